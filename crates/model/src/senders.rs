@@ -43,8 +43,8 @@ impl Senders {
         let mut sum = Self::default();
         for traffic in &scenario.traffic {
             let is_its = |hop: &Hop| {
-                // Uploads pass the queues of the terminal.
-                hop.link == queue.link && queue.gateway.is_none_or(|gateway| gateway.serves(&[*hop]))
+                // Uploads pass the queues of the terminal, or of the link's reverse direction.
+                hop.link == queue.link && queue.gateway.map_or(hop.forward, |gateway| gateway.serves(&[*hop]))
             };
             let Some(at) = traffic.route.iter().position(is_its) else { continue };
             let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());

@@ -304,6 +304,16 @@ fn datagrams_keep_their_rate() {
     close(mean(&table, "throughput"), 10e6, 1e-6);
 }
 
+/// Thirty uploads do not pass the queue of the link's forward direction: ten connections remain, and uploads alone are refused.
+#[test]
+fn uploads_are_not_senders_of_a_link() {
+    let uploads = |from: &str, to: &str| format!("from = \"{from}\"\nto = \"{to}\"\ntransport = \"t\"\n");
+    let both = format!("{LINK}\n[traffic.up]\nkind = \"bulk\"\n{}flows = 30\n", uploads("d", "s"));
+    assert_eq!(System::of(&scenario(&both, &[]), 1).unwrap().connections, 10.0);
+    let only = LINK.replace(&uploads("s", "d"), &uploads("d", "s"));
+    assert!(refused(&only, &[]).starts_with("traffic: found no long-lived TCP through the subject's queue"));
+}
+
 fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
