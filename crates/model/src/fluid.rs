@@ -157,8 +157,9 @@ impl<'a, const N: usize> Fluid<'a, N> {
                 s.load_ratio.at(t).0 * s.connections * rate
             }
         };
-        let offered = senders.max(0.0) + s.background;
-        let load = offered * s.packets_per_segment;
+        // Datagrams count by their bytes, as segments at the mark point and as packets on the link.
+        let offered = senders.max(0.0) + s.background / s.segment;
+        let load = senders.max(0.0) * s.packets_per_segment + s.background / s.packet;
         let arrivals = Arrivals { q: y[QUEUE].max(0.0), load, capacity: s.capacity.at(t) };
         let p = s.aqm.mark(&y[AQM..AQM + s.aqm.states()], &arrivals);
         let accepted = if s.drops { load * (1.0 - p) } else { load };

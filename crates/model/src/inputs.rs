@@ -56,7 +56,7 @@ pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input
         input("1 - decr", "share of its window by which a mark reduces it", 1.0 - s.decrease, ""),
         input("MaxRcvWin", "receive window", s.window, "segments"),
         input("W_0", "initial window", s.initial_window, "segments"),
-        input("", "datagrams, which do not react to marks", s.background, "packets/s"),
+        input("", "datagrams, which do not react to marks", 8.0 * s.background, "bit/s"),
         input("", "share of connections replaced per second", s.replaced, "1/s"),
         input("d", "mean PEP delay", s.pep_delay.mean(), "s"),
         input("ω", "mean load ratio", s.load_ratio.mean(), ""),

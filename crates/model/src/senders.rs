@@ -33,7 +33,7 @@ pub(crate) struct Senders {
     longest: f64,
     /// First transport that the equations `timeouts` do not cover, and the reason.
     uncovered: Option<(String, &'static str)>,
-    /// Datagrams at the mark point [packets/s].
+    /// Datagrams at the mark point [bytes/s].
     pub(crate) background: f64,
 }
 
@@ -41,6 +41,8 @@ impl Senders {
     /// Sums up the senders of `scenario` whose packets pass `queue`.
     pub(crate) fn of(scenario: &Scenario, queue: &WatchedQueue<'_>) -> Result<Self, Error> {
         let mut sum = Self::default();
+        // Datagrams pass a gateway whole: the spacelink lengthens them ahead of its queues.
+        let header = queue.gateway.and_then(|g| g.spacelink.datagram_header).map_or(0.0, f64::from);
         for traffic in &scenario.traffic {
             let is_its = |hop: &Hop| {
                 // Uploads pass the queues of the terminal, or of the link's reverse direction.
@@ -66,7 +68,8 @@ impl Senders {
                     (f64::from(bulk.flows), bulk.ramp)
                 }
                 TrafficKind::Packets(packets) if packets.transport.is_none() => {
-                    sum.background += f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern)?;
+                    sum.background +=
+                        f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern, header)?;
                     continue;
                 }
                 TrafficKind::Dash(_) => return not_fluid(traffic, "adaptive video"),
@@ -175,8 +178,8 @@ fn not_fluid<T>(traffic: &Traffic, what: &str) -> Result<T, Error> {
     ))
 }
 
-/// Mean rate of a source of datagrams [packets/s].
-fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
+/// Mean rate of a source of datagrams that are `header` bytes longer at the mark point [bytes/s].
+fn mean_rate(name: &str, pattern: &Pattern, header: f64) -> Result<f64, Error> {
     let share = match pattern {
         Pattern::Cbr { .. } | Pattern::Poisson { .. } => 1.0,
         Pattern::OnOff { on, off, .. } => {
@@ -190,7 +193,7 @@ fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
             ));
         }
     };
-    Ok(share * pattern.nominal_rate().bytes_per_sec() / pattern.typical_packet())
+    Ok(share * pattern.nominal_rate().bytes_per_sec() * (1.0 + header / pattern.typical_packet()))
 }
 
 /// Mean round-trip delay of a link [s].

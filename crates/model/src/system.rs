@@ -54,7 +54,7 @@ pub struct System {
     pub window: f64,
     /// Initial window [segments].
     pub initial_window: f64,
-    /// Datagrams at the mark point, which do not react to marks.
+    /// Datagrams at the mark point, which do not react to marks [bytes/s].
     pub background: f64,
     /// True if a mark drops the packet.
     pub drops: bool,

@@ -299,9 +299,39 @@ fn datagrams_keep_their_rate() {
         "{LINK}\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"s\"\nto = \"d\"\nflows = 10\nrate = \"200 kbps\"\npacket = \"1040 B\"\n"
     );
     let system = System::of(&scenario(&more, &[]), 1).unwrap();
-    close(system.background, 2e6 / (8.0 * 1040.0), 1e-12);
+    close(system.background, 2e6 / 8.0, 1e-12);
     let table = solved(&more, &[]);
     close(mean(&table, "throughput"), 10e6, 1e-6);
+}
+
+/// Ten connections that their windows of four segments limit, and 2 Mbit/s of datagrams of any length: the offered load is the
+/// sum of both rates. Behind a gateway the datagrams are `spacelink.datagram_header` longer, and one packet each.
+#[test]
+fn datagrams_count_by_their_bytes() {
+    let cbr = |from: &str, to: &str, packet: u32| {
+        format!(
+            "\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"2 Mbps\"\npacket = \"{packet} B\"\n"
+        )
+    };
+    for packet in [100, 500, 1500] {
+        let text = format!("{LINK}{}", cbr("s", "d", packet));
+        let table = solved(&text, &["transport.t.receive_window=4 segments"]);
+        close(mean(&table, "offered_load"), 8.0 * 1040.0 * 40.0 / 0.1 + 2e6, 1e-3);
+        // Windows of one segment of 1400 B every 60 ms, in two packets of 711 B each on the link.
+        let text = format!("{GATEWAY}{}", cbr("server", "client", packet));
+        let changes = [
+            "model.equations=padhye",
+            "gateway.aqm={ algorithm = \"droptail\" }",
+            "gateway.spacelink.packet=711 B",
+            "gateway.spacelink.datagram_header=20 B",
+            "transport.t.receive_window=1 segments",
+            "traffic.web.sessions=30",
+        ];
+        let table = solved(&text, &changes);
+        let datagrams = 2e6 * (1.0 + 20.0 / f64::from(packet));
+        close(mean(&table, "offered_load"), 8.0 * 1400.0 * 30.0 / 0.06 + datagrams, 1e-6);
+        close(mean(&table, "throughput"), 8.0 * 1422.0 * 30.0 / 0.06 + datagrams, 1e-6);
+    }
 }
 
 /// Thirty uploads do not pass the queue of the link's forward direction: ten connections remain, and uploads alone are refused.

@@ -38,8 +38,8 @@ fn wave(mean: f64, cos: f64, sin: f64) -> Series {
     Series::new(Fourier { mean, cos: vec![cos], sin: vec![sin] }, 4.0)
 }
 
-/// 100 connections with a round trip of 0.1 s, a link of 300 packets/s, two packets per segment, 10 datagrams/s and a step
-/// of 1 ms. ω is 1/2 at 2 s and 1 at 1 s, which is the delayed time at 2 s.
+/// 100 connections with a round trip of 0.1 s, a link of 300 packets/s, two packets per segment, 10 segments/s of datagrams and a
+/// step of 1 ms. ω is 1/2 at 2 s and 1 at 1 s, which is the delayed time at 2 s.
 fn system(equations: Equations) -> System {
     let text = include_str!("../../../scenarios/red-dumbbell.toml");
     let scenario = Scenario::parse(text, "t.toml", &[]).unwrap();
@@ -51,10 +51,11 @@ fn system(equations: Equations) -> System {
     system.round_trip = 0.1;
     system.capacity = Capacity::Fixed(300.0);
     system.packets_per_segment = 2.0;
+    system.packet = 0.5 * system.segment;
     system.limit = 1000.0;
     system.window = 8.0;
     system.initial_window = 3.0;
-    system.background = 10.0;
+    system.background = 10.0 * system.segment;
     system.drops = true;
     system.decrease = 0.5;
     system.pep_delay = wave(0.5, -0.5, 0.0);
@@ -176,7 +177,7 @@ fn single_queue_equations_match_hand_computed_values() {
 #[test]
 fn end_to_end_equations_match_hand_computed_values() {
     let mut system = system(Equations::EndToEnd);
-    system.packets_per_segment = 1.0;
+    (system.packets_per_segment, system.packet) = (1.0, system.segment);
     system.capacity = Capacity::Steps(vec![(0.0, 600.0), (1.8, 300.0)], None);
     let now = at(3.0, 60.0, 0.2);
     let rest = |dq: f64, lost: f64| [dq, 1010.0, 202.0, 300.0, lost, 808.0, 300.0, 0.2, -100.0];
@@ -368,8 +369,8 @@ fn scenario_keys_map_to_parameters() {
     close(plain.connections, 200.0);
     close(plain.window, (50.0 * 1e4 + 150.0 * 40.0) / 200.0);
     close(plain.round_trip, 0.56);
-    // 125 packets a second of each while on, a quarter of the time.
-    close(plain.background, 62.5);
+    // 1 Mbit/s of each while on, a quarter of the time.
+    close(plain.background, 62_500.0);
     assert_eq!((plain.limit, plain.feedback, plain.drops), (400.0, Feedback::None, true));
     // In bytes: 100 packets of 1040 B. The way back is another; 50 of 200 connections live for 10 s.
     let other = of(&[
