@@ -139,9 +139,17 @@ impl System {
         };
         let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
         let on_path = is_on_path(equations, split);
-        let packet = queue.gateway.map_or(senders.segment, |g| g.spacelink.packet as f64);
-        let packets_per_segment =
-            queue.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
+        // The spacelink packs anew the data of connections that the PEP splits; other segments it only lengthens.
+        let (segment, packet, packets_per_segment) = match queue.gateway.map(|g| &g.spacelink) {
+            Some(link) if split => {
+                let payload = (link.packet - link.header) as f64;
+                (senders.segment, link.packet as f64, senders.payload / payload)
+            }
+            link => {
+                let segment = senders.segment + link.and_then(|l| l.datagram_header).map_or(0.0, f64::from);
+                (segment, segment, 1.0)
+            }
+        };
         let variant = match (models.fluid_variant, equations) {
             (Some(scenario_model::FluidVariant::Printed), _) => FluidVariant::Printed,
             (Some(scenario_model::FluidVariant::Actual), _) => FluidVariant::Actual,
@@ -176,7 +184,7 @@ impl System {
             capacity: queue.capacity(scenario, packet, seed)?,
             packets_per_segment,
             packet,
-            segment: senders.segment,
+            segment,
             limit,
             window: senders.window,
             initial_window: senders.initial_window,

@@ -344,6 +344,23 @@ fn uploads_are_not_senders_of_a_link() {
     assert!(refused(&only, &[]).starts_with("traffic: found no long-lived TCP through the subject's queue"));
 }
 
+/// Without a PEP a gateway sends the senders' segments of 1400 B, longer by `datagram_header`, whatever `spacelink.packet` is.
+#[test]
+fn unsplit_gateway_sends_whole_segments() {
+    let of = |changes: &[&str]| {
+        let changes = [&["gateway.pep.split=[]", "model.equations=single_queue"], changes].concat();
+        System::of(&scenario(GATEWAY, &changes), 1).unwrap()
+    };
+    for (changes, length) in [(&[][..], 1400.0), (&["gateway.spacelink.datagram_header=20 B"], 1420.0)] {
+        let system = of(changes);
+        let lengths = (system.segment, system.packet, system.packets_per_segment);
+        assert_eq!(lengths, (length, length, 1.0), "{changes:?}");
+        close(system.capacity.at(0.0), 20e6 / (8.0 * length), 1e-12);
+    }
+    let split = System::of(&scenario(GATEWAY, &[]), 1).unwrap();
+    assert_eq!((split.segment, split.packet, split.packets_per_segment), (1400.0, 1391.0, 1.0));
+}
+
 fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
