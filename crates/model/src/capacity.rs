@@ -64,12 +64,28 @@ impl Capacity {
         match self {
             Self::Fixed(rate) => *rate,
             Self::Steps(steps, period) => {
-                let t = period.map_or(t, |p| t - p * (t / p).floor());
-                let after = steps.partition_point(|step| step.0 <= t);
+                let after = steps.partition_point(|step| step.0 <= within(t, *period));
                 steps[after.saturating_sub(1)].1
             }
             Self::Drawn(rates, every) => rates[((t / every) as usize).min(rates.len() - 1)],
         }
+    }
+
+    /// Returns the capacity at `t` [s]; during an outage, the last one above zero, or the first one if there was none before.
+    #[must_use]
+    pub fn last_above_zero(&self, t: f64) -> f64 {
+        let Self::Steps(steps, period) = self else { return self.at(t) };
+        let after = steps.partition_point(|step| step.0 <= within(t, *period));
+        let positive = |step: &&(f64, f64)| step.1 > 0.0;
+        let before = steps[..after].iter().rev().find(positive);
+        let earlier = || steps.iter().rev().find(positive).filter(|_| period.is_some_and(|p| t >= p));
+        before.or_else(earlier).or_else(|| steps.iter().find(positive)).map_or(0.0, |step| step.1)
+    }
+
+    /// Returns the start of the first outage up to `end` [s].
+    pub(crate) fn outage(&self, end: f64) -> Option<f64> {
+        let Self::Steps(steps, _) = self else { return None };
+        steps.iter().find(|step| step.1 == 0.0 && step.0 <= end).map(|step| step.0)
     }
 
     /// Returns the mean over the period; without a period over all steps, where the last lasts as long as the others on
@@ -90,6 +106,11 @@ impl Capacity {
         let sum: f64 = steps.iter().zip(times).map(|((from, rate), to)| rate * (to - from)).sum();
         sum / (end - first.0)
     }
+}
+
+/// Returns the time since the start of the current period [s].
+fn within(t: f64, period: Option<f64>) -> f64 {
+    period.map_or(t, |p| t - p * (t / p).floor())
 }
 
 fn packets_per_second(rate: Rate, packet: f64) -> f64 {

@@ -97,7 +97,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
             row.push(8.0 * system.segment * offered);
             row.push(8.0 * system.packet * since(SENT));
             row.push(y[QUEUE]);
-            row.push(y[QUEUE] / capacity);
+            row.push(y[QUEUE] / system.capacity.last_above_zero(t));
             row.push(if offered > 0.0 { since(MARKED) / offered } else { f64::NAN });
             row.push(8.0 * system.packet * capacity);
             let marked = if system.drops { since(MARKED) } else { 0.0 };

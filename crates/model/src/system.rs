@@ -167,6 +167,16 @@ impl System {
                 if equations == Equations::Padhye { " without a PEP" } else { "" }
             ));
         }
+        let capacity = queue.capacity(scenario, packet, seed)?;
+        let end = scenario.run.warmup.as_secs_f64() + scenario.run.duration.as_secs_f64();
+        if let Some(at) = capacity.outage(end).filter(|_| on_path) {
+            return wrong(format!(
+                "link.{}.capacity: found a rate of 0 bps at {at} s, which makes the round trip of the equations {} \
+                 infinite; allowed: rates above 0 bps, or bentpipe compare, which simulates outages",
+                scenario.links[queue.link].name,
+                name(equations)
+            ));
+        }
         Ok(Self {
             equations,
             feedback: models.feedback.unwrap_or(match equations {
@@ -181,7 +191,7 @@ impl System {
             split,
             replaced: senders.replaced,
             round_trip: senders.round_trip,
-            capacity: queue.capacity(scenario, packet, seed)?,
+            capacity,
             packets_per_segment,
             packet,
             segment,

@@ -361,6 +361,42 @@ fn unsplit_gateway_sends_whole_segments() {
     assert_eq!((split.segment, split.packet, split.packets_per_segment), (1400.0, 1391.0, 1.0));
 }
 
+/// Behind a PEP the queue grows in an outage of a second; its delay is that at the rate before.
+#[test]
+fn queue_delay_stays_finite_in_an_outage() {
+    let changes = [
+        "gateway.regulator.rate=link",
+        "link.satellite.capacity={ steps = [[\"0 s\", \"20 Mbps\"], [\"2 s\", \"0 bps\"], [\"3 s\", \"10 Mbps\"]] }",
+        "gateway.aqm={ algorithm = \"droptail\" }",
+        "run.warmup=0 s",
+        "run.duration=4 s",
+    ];
+    let table = solved(GATEWAY, &changes);
+    let (queue, delay) = (table.column("transmit_queue").unwrap(), table.column("queue_delay").unwrap());
+    for (at, rate) in [(15, 20e6), (25, 20e6), (35, 10e6)] {
+        assert!(queue[at] > 0.0, "{at}");
+        close(delay[at], 8.0 * 1391.0 * queue[at] / rate, 1e-9);
+    }
+    assert!(delay.iter().all(|delay| delay.is_finite()), "{delay:?}");
+}
+
+/// On the senders' path, a rate of 0 bps in the run is refused; without the queue in the round trip, or later, it is not.
+#[test]
+fn outages_on_the_senders_path_are_refused() {
+    let outage = LINK.replace(
+        "rate = \"10 Mbps\"",
+        "capacity = { steps = [[\"0 s\", \"10 Mbps\"], [\"2 s\", \"0 bps\"], [\"3 s\", \"10 Mbps\"]] }",
+    );
+    assert_eq!(
+        refused(&outage, &[]),
+        "link.bottleneck.capacity: found a rate of 0 bps at 2 s, which makes the round trip of the equations end_to_end \
+         infinite; allowed: rates above 0 bps, or bentpipe compare, which simulates outages"
+    );
+    let short = ["run.warmup=1 s", "run.duration=900 ms"];
+    assert_eq!(refused(&outage, &short), "no mistake");
+    assert_eq!(refused(&outage, &["model.equations=single_queue"]), "no mistake");
+}
+
 fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }

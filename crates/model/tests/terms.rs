@@ -295,6 +295,21 @@ fn capacity_follows_steps_and_draws() {
     }
 }
 
+/// In an outage packets wait at the last rate, at the start for the first one.
+#[test]
+fn last_capacity_above_zero_outlasts_outages() {
+    let steps = vec![(0.0, 0.0), (1.0, 10.0), (2.0, 0.0), (3.0, 30.0)];
+    let repeated = Capacity::Steps(steps.clone(), Some(5.0));
+    let once = Capacity::Steps(steps, None);
+    for (t, x) in [(0.5, 10.0), (1.0, 10.0), (2.5, 10.0), (3.0, 30.0), (4.9, 30.0)] {
+        assert_eq!((repeated.last_above_zero(t), once.last_above_zero(t)), (x, x), "at {t}");
+    }
+    for (t, x) in [(5.5, 30.0), (6.5, 10.0), (7.5, 10.0)] {
+        assert_eq!((repeated.last_above_zero(t), once.last_above_zero(t)), (x, 30.0), "at {t}");
+    }
+    assert_eq!(Capacity::Fixed(7.0).last_above_zero(3.0), 7.0);
+}
+
 /// `y' = f(t, y(t - d(t)))`.
 struct Scalar<D: Fn(f64) -> f64, F: Fn(f64, f64) -> f64>(D, F);
 
