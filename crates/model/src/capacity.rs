@@ -1,6 +1,6 @@
 //! Capacity of the watched queue's link over time.
 
-use bentpipe_scenario::{Capacity as LinkCapacity, Direction, Run};
+use bentpipe_scenario::{Capacity as LinkCapacity, Carrier, Direction, Modulation, Run};
 use bentpipe_units::{Duration, Rate, Rng};
 
 use crate::error::{Error, wrong};
@@ -32,6 +32,9 @@ impl Capacity {
     ) -> Result<Self, Error> {
         match (&direction.capacity, direction.rate) {
             (None, Some(rate)) => Ok(Self::fixed(rate, packet)),
+            (Some(LinkCapacity::Carrier(carrier @ Carrier { modulation: Modulation::Fixed(_), .. })), _) => {
+                Ok(Self::fixed(carrier.mean(), packet))
+            }
             (Some(LinkCapacity::Steps(steps)), _) => {
                 let at =
                     |(time, rate): &(Duration, Rate)| (time.as_secs_f64(), packets_per_second(*rate, packet));
@@ -49,8 +52,8 @@ impl Capacity {
                 Ok(Self::Drawn((0..count).map(|_| rng.uniform_in(low, high)).collect(), every))
             }
             (Some(_), _) => wrong(format!(
-                "link.{link}.capacity: found a kind that the fluid model does not follow; allowed: a rate, steps, or one \
-             that is drawn anew"
+                "link.{link}.capacity: found a kind that the fluid model does not follow; allowed: a rate, steps, one \
+                 that is drawn anew, or a carrier with a fixed ModCod"
             )),
             (None, None) => wrong(format!(
                 "link.{link}.rate: found none; allowed in a fluid model: a rate, for the queue to form behind"

@@ -397,6 +397,21 @@ fn outages_on_the_senders_path_are_refused() {
     assert_eq!(refused(&outage, &["model.equations=single_queue"]), "no mistake");
 }
 
+/// A carrier with a fixed ModCod has the constant rate of its symbols; one with a ModCod per host is refused.
+#[test]
+fn carrier_with_a_fixed_modcod_has_a_constant_rate() {
+    let of = |capacity: &str| LINK.replace("rate = \"10 Mbps\"", capacity);
+    let carrier = of("capacity = { symbol_rate = \"5 Mbaud\", modcod = [\"8PSK 3/4\"] }");
+    assert_eq!(solved(&carrier, &[]), solved(&of("rate = \"11140620 bps\""), &[]));
+    let hosts =
+        of("capacity = { symbol_rate = \"5 Mbaud\", modcod = [\"QPSK 1/2\", \"8PSK 3/4\"], of = \"d\" }");
+    assert_eq!(
+        refused(&hosts, &[]),
+        "link.bottleneck.capacity: found a kind that the fluid model does not follow; allowed: a rate, steps, one that is \
+         drawn anew, or a carrier with a fixed ModCod"
+    );
+}
+
 fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
