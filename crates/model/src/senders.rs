@@ -8,7 +8,7 @@ use bentpipe_scenario::{
 use crate::error::{Error, wrong};
 use crate::padhye::Padhye;
 use crate::population::{MOST_WINDOW, Rules};
-use crate::watched_queue::WatchedQueue;
+use crate::watched_queue::{WatchedQueue, direction_of, key_of};
 
 /// Aggregate of all senders.
 #[derive(Default)]
@@ -78,6 +78,7 @@ impl Senders {
             let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };
             let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
             let way = if split { &traffic.route[..at] } else { &traffic.route[..] };
+            check_losses(scenario, way)?;
             if sum.uncovered.is_none() {
                 sum.uncovered = uncovered(tcp).map(|what| (tcp.name.clone(), what));
             }
@@ -194,6 +195,19 @@ fn mean_rate(name: &str, pattern: &Pattern, header: f64) -> Result<f64, Error> {
         }
     };
     Ok(share * pattern.nominal_rate().bytes_per_sec() * (1.0 + header / pattern.typical_packet()))
+}
+
+/// Refuses losses of data on the path `way` of senders: the equations have no losses but those at the queue.
+fn check_losses(scenario: &Scenario, way: &[Hop]) -> Result<(), Error> {
+    for hop in way {
+        if !direction_of(scenario, *hop).loss.is_none() {
+            return wrong(format!(
+                "{}: found losses on the path of TCP senders; allowed in a fluid model: none, except behind a PEP",
+                key_of(scenario, *hop, "loss")
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Mean round-trip delay of a link [s].

@@ -120,6 +120,7 @@ impl System {
                     .to_owned(),
             );
         }
+        queue.check_link(scenario)?;
         let senders = Senders::of(scenario, &queue)?;
         // In whole nanoseconds, as in a file.
         let longest = (1e9 * senders.round_trip / STEPS_PER_ROUND_TRIP).floor() / 1e9;

@@ -1,7 +1,7 @@
 //! The watched queue: queue of the scenario's subject, with its AQM and limit.
 
 use bentpipe_queue::{Limit, Marking};
-use bentpipe_scenario::{AqmSpec, Gateway, GatewayQueue, LinkIndex, Scenario, Subject};
+use bentpipe_scenario::{AqmSpec, Direction, Gateway, GatewayQueue, Hop, LinkIndex, Scenario, Subject};
 
 use crate::capacity::Capacity;
 use crate::error::{Error, wrong};
@@ -90,14 +90,35 @@ impl<'a> WatchedQueue<'a> {
         }
     }
 
+    /// Refuses a link behind the queue with effects that the equations do not include.
+    pub(crate) fn check_link(&self, scenario: &Scenario) -> Result<(), Error> {
+        let (hop, link) = (self.hop(), &scenario.links[self.link]);
+        let direction = direction_of(scenario, hop);
+        let (key, found) = if direction.access.is_some() {
+            (key_of(scenario, hop, "access"), "a link layer")
+        } else if direction.demand.is_some() {
+            (key_of(scenario, hop, "demand"), "demand assignment")
+        } else if link.handover.is_some() {
+            (format!("link.{}.handover", link.name), "handovers between satellites")
+        } else {
+            return Ok(());
+        };
+        wrong(format!("{key}: found {found} behind the subject's queue; allowed in a fluid model: none"))
+    }
+
+    /// Returns its link, with its direction.
+    fn hop(&self) -> Hop {
+        let terminal = self.gateway.and_then(|gateway| gateway.terminals.only());
+        Hop { link: self.link, forward: terminal.is_none_or(|terminal| terminal.link_forward) }
+    }
+
     /// Returns the capacity of its link; `seed` seeds a random one.
     pub(crate) fn capacity(&self, scenario: &Scenario, packet: f64, seed: u64) -> Result<Capacity, Error> {
         let link = &scenario.links[self.link];
         let rate = match self.gateway {
             Some(g) if !g.regulator.follows_link => Some(g.regulator.rate),
-            Some(g) => {
-                let is_forward = g.terminals.only().is_none_or(|terminal| terminal.link_forward);
-                let direction = if is_forward { &link.forward } else { &link.reverse };
+            Some(_) => {
+                let direction = direction_of(scenario, self.hop());
                 return Capacity::of(direction, &link.name, packet, (&scenario.run, seed));
             }
             None => link.forward.rate.filter(|_| link.forward.capacity.is_none()),
@@ -107,4 +128,16 @@ impl<'a> WatchedQueue<'a> {
             None => Capacity::of(&link.forward, &link.name, packet, (&scenario.run, seed)),
         }
     }
+}
+
+/// Returns the direction of a link that a hop takes.
+pub(crate) fn direction_of(scenario: &Scenario, hop: Hop) -> &Direction {
+    let link = &scenario.links[hop.link];
+    if hop.forward { &link.forward } else { &link.reverse }
+}
+
+/// Returns the name of a key of the direction that a hop takes, as in a scenario file.
+pub(crate) fn key_of(scenario: &Scenario, hop: Hop, key: &str) -> String {
+    let reverse = if hop.forward { "" } else { "reverse." };
+    format!("link.{}.{reverse}{key}", scenario.links[hop.link].name)
 }

@@ -521,10 +521,57 @@ fn uncovered_scenarios_give_messages() {
             "link: found no delay on the way of the senders; allowed in a fluid \
          model: a round trip above 0 s",
         ),
+        (
+            LINK,
+            &["link.bottleneck.loss=0.05"],
+            "link.bottleneck.loss: found losses on the path of TCP senders; allowed in a fluid model: none, except behind \
+             a PEP",
+        ),
+        (
+            GATEWAY,
+            &["link.ingress.loss=0.05"],
+            "link.ingress.loss: found losses on the path of TCP senders; allowed in a fluid model: none, except behind a \
+             PEP",
+        ),
+        (
+            GATEWAY,
+            &[
+                "gateway.pep.split=[]",
+                "link.access.between=[\"client\", \"terminal\"]",
+                "link.access.reverse.loss=0.05",
+            ],
+            "link.access.reverse.loss: found losses on the path of TCP senders; allowed in a fluid model: none, except \
+             behind a PEP",
+        ),
+        (
+            LINK,
+            &["link.bottleneck.access=wifi"],
+            "link.bottleneck.access: found a link layer behind the subject's queue; allowed in a fluid model: none",
+        ),
+        (
+            LINK,
+            &["link.bottleneck.demand={ frame = \"5 ms\", round_trip = \"500 ms\" }"],
+            "link.bottleneck.demand: found demand assignment behind the subject's queue; allowed in a fluid model: none",
+        ),
+        (
+            GATEWAY,
+            &["link.satellite.handover={ interval = \"15 s\", delay = [\"0 ms\", \"15 ms\"] }"],
+            "link.satellite.handover: found handovers between satellites behind the subject's queue; allowed in a fluid \
+             model: none",
+        ),
     ];
     for (text, changes, message) in cases {
         assert_eq!(&refused(text, changes), message, "{changes:?}");
     }
+}
+
+/// The spacelink repeats what the satellite link loses, and lost acknowledgements cost TCP little.
+#[test]
+fn losses_behind_a_pep_and_of_acknowledgements_are_accepted() {
+    let short = |loss: &'static str| ["run.warmup=0 s", "run.duration=1 s", loss];
+    assert_eq!(refused(GATEWAY, &short("link.satellite.loss=0.05")), "no mistake");
+    assert_eq!(refused(GATEWAY, &short("link.ingress.reverse.loss=0.05")), "no mistake");
+    assert_eq!(refused(LINK, &short("link.bottleneck.reverse.loss=0.05")), "no mistake");
 }
 
 /// Traffic and algorithms without a fluid model.
