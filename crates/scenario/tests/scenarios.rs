@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use bentpipe_queue::registry::{self, AQMS, MARKINGS};
 use bentpipe_queue::{Limit, Marking, Value};
 use bentpipe_scenario::{
-    Capacity, Distribution, Drawn, GatewayIndex, GatewayQueue, Hop, LinkIndex, Origin, Per, Scenario,
-    Sharing, Subject, TrafficKind, json_schema,
+    AqmSpec, Capacity, Distribution, Drawn, GatewayIndex, GatewayQueue, Hop, LinkIndex, Origin, Per,
+    Scenario, Sharing, Subject, TrafficKind, json_schema,
 };
 use bentpipe_units::{Duration, Rate};
 
@@ -237,6 +237,33 @@ fn an_exact_setting_name_precedes_other_case() {
     assert_eq!(capacity("avqred"), ("avqred".to_owned(), 1e6));
     assert_eq!(capacity("AVQRED"), ("AVQRED".to_owned(), 20e6));
     assert_eq!(capacity(" AvqRed "), ("AVQRED".to_owned(), 20e6));
+}
+
+/// The parameters of a setting follow the capacity if those of the file's own AQM do: not at terminals with a regulator each, but
+/// at the only terminal of a carrier whose queues are per terminal.
+#[test]
+fn settings_follow_the_capacity_like_the_own_aqm() {
+    let parsed = |name: &str, changes: &[(&str, &str)], overrides: &[&str]| {
+        let text = std::fs::read_to_string(path(name)).expect("a scenario");
+        let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+        let text = format!("{text}\n[setting.mine]\nalgorithm = \"avqred\"\n");
+        let overrides: Vec<_> = overrides.iter().map(|o| (*o).to_owned()).collect();
+        Scenario::parse(&text, "t.toml", &overrides).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let back = [
+        "run.subject=satellite return",
+        "gateway.return.regulator.rate=1 Mbps",
+        "gateway.return.aqm.algorithm=avqred",
+    ];
+    let one = [("count = 10\n", "count = 1\n"), ("\"red\" }", "\"avqred\" }")];
+    for (s, follows) in
+        [(parsed("mesh-on-board", &[], &back), false), (parsed("gateway-handover", &one, &[]), true)]
+    {
+        let mine = s.settings.iter().find(|setting| setting.name == "mine").expect("a setting");
+        let own = s.subject_aqm().expect("an AQM");
+        let of = |aqm: &AqmSpec| aqm.values.follows("max_capacity");
+        assert_eq!((of(own), of(&mine.aqm)), (follows, follows), "{:?}", s.subject);
+    }
 }
 
 #[test]

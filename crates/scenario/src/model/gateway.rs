@@ -143,7 +143,7 @@ impl Gateway {
     /// Returns true if the service rate of the watched queue changes over time.
     #[must_use]
     pub fn watched_rate_varies(&self) -> bool {
-        watched_rate_varies(self.watch, self.regulator.follows_link || self.queues() > 1)
+        watched_rate_varies(self.watch, self.regulator.follows_link, self.queues_per, self.shares_carrier)
     }
 
     /// Returns the capacity of the watched queue.
@@ -261,8 +261,15 @@ pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, transmit:
 }
 
 /// See [`Gateway::watched_rate_varies`].
-pub(crate) fn watched_rate_varies(watch: GatewayQueue, transmit_varies: bool) -> bool {
-    watch == GatewayQueue::Transmit && transmit_varies
+pub(crate) fn watched_rate_varies(
+    watch: GatewayQueue,
+    follows_link: bool,
+    queues_per: QueuesPer,
+    shares_carrier: bool,
+) -> bool {
+    // Each of several queues on a carrier has what the others leave.
+    let shares = shares_carrier && queues_per != QueuesPer::Carrier;
+    watch == GatewayQueue::Transmit && (follows_link || shares)
 }
 
 /// Aggregation of packets into flows.

@@ -329,9 +329,9 @@ fn one_way(
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
     let transmit_rate = transmit_rate(rate, raw.queues_per, &terminals);
-    let several = raw.queues_per != QueuesPer::Carrier && shares_carrier;
     let drain = watched_rate(watch, receive_rate, transmit_rate);
-    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || several) };
+    let varies = watched_rate_varies(watch, follows_link, raw.queues_per, shares_carrier);
+    let capacity = aqm::Capacity { rate: drain, varies };
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
     let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
     let given = raw.marking.get("method").is_some();
