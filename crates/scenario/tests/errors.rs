@@ -1688,17 +1688,6 @@ fn mistakes_of_quic_give_messages() {
         let found = x(keys);
         assert!(found.starts_with("my.toml:") && found.ends_with(problem), "{found}");
     }
-    let call = |payload: u64| {
-        let transport = format!(
-            "[transport.x]\nprotocol = \"quic\"\ndatagrams = true\n[traffic.c]\nkind = \"cbr\"\nfrom = \"server\"\n\
-             to = \"client\"\ntransport = \"x\"\nrate = \"1 Mbps\"\npacket = \"{payload} B\"\n[traffic.web]"
-        );
-        changed("[traffic.web]", &transport)
-    };
-    assert_eq!(call(1190), "no mistake");
-    let problem = "traffic.c.transport: found \"x\", whose datagrams hold packets of up to 1190 B, for packets of 1191 B; allowed: \
-                   shorter packets, or a larger max_udp_payload";
-    assert!(call(1191).ends_with(problem), "{}", call(1191));
     let page = |protocol: &str, http: &str| {
         let transport = format!(
             "[transport.x]\nprotocol = \"{protocol}\"\n[traffic.web]\ntransport = \"x\"\nhttp = \"{http}\""
@@ -1763,6 +1752,31 @@ fn a_quic_server_with_changing_addresses_gives_a_message() {
         .replace("[traffic.web]", "[transport.x]\nprotocol = \"quic\"\n[traffic.web]");
     let found = message(&(text + load), &[]);
     assert!(found.ends_with(&format!("traffic.load.to: found \"client\", {allowed}")), "{found}");
+}
+
+#[test]
+fn packets_longer_than_quic_datagrams_are_refused() {
+    let call = |keys: &str, packet: u64| {
+        let transport = format!(
+            "[transport.x]\nprotocol = \"quic\"\ndatagrams = true\n{keys}\n[traffic.c]\nkind = \"cbr\"\nfrom = \"server\"\n\
+             to = \"client\"\ntransport = \"x\"\nrate = \"1 Mbps\"\npacket = \"{packet} B\"\n[traffic.web]"
+        );
+        changed("[traffic.web]", &transport)
+    };
+    // A SCONE packet takes 15 B of a datagram.
+    for (keys, most) in [
+        ("", 1190),
+        ("max_udp_payload = \"1300 B\"", 1290),
+        ("max_udp_payload = \"1300 B\"\nscone = true", 1275),
+    ] {
+        assert_eq!(call(keys, most), "no mistake", "{keys}");
+        let (longer, found) = (most + 1, call(keys, most + 1));
+        let problem = format!(
+            "traffic.c.transport: found \"x\", whose datagrams hold packets of up to {most} B, for packets of {longer} B; \
+             allowed: shorter packets, or a larger max_udp_payload"
+        );
+        assert!(found.ends_with(&problem), "{found}");
+    }
 }
 
 #[test]

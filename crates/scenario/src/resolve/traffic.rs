@@ -11,7 +11,7 @@ use super::handover;
 use super::nodes::{Nodes, check_name, name_problem, named};
 use super::packets::absences;
 use super::profile::profile;
-use super::transport::DEFAULT;
+use super::transport::{DEFAULT, SCONE_PACKET};
 use crate::error::{Error, choices, quoted};
 use crate::model::{
     Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Distribution, Files, Gateway, Host, HostIndex, Http,
@@ -205,10 +205,11 @@ fn check_deadlines(cx: &Cx<'_>, all: &[Traffic]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rejects packets that do not fit into QUIC's datagrams: 9 bytes of the frame (RFC 9221, section 4) and 29 of the packet, of
-/// which a packet's own 28 bytes of headers are not sent.
+/// Rejects packets that do not fit into QUIC's datagrams: 9 bytes of the frame (RFC 9221, section 4), 29 of the packet and
+/// those of a SCONE packet, if any; a packet's own 28 bytes of headers are not sent.
 fn check_datagrams(cx: &Cx<'_>, path: &Path, quic: &Quic, pattern: &Pattern) -> Result<(), Error> {
-    let (most, found) = (quic.max_udp_payload - 38 + DATAGRAM_HEADER, pattern.typical_packet());
+    let scone = if quic.scone { SCONE_PACKET } else { 0 };
+    let (most, found) = (quic.max_udp_payload - scone - 38 + DATAGRAM_HEADER, pattern.typical_packet());
     if !quic.datagrams || found <= most as f64 {
         return Ok(());
     }

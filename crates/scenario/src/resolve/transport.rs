@@ -237,7 +237,8 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         return refuse("ecn", "false".to_owned(), allowed);
     }
     if raw.scone && raw.max_udp_payload.0 < LEAST_WITH_SCONE {
-        let allowed = format!("at least {LEAST_WITH_SCONE} B with scone, whose packets take 15 B");
+        let allowed =
+            format!("at least {LEAST_WITH_SCONE} B with scone, whose packets take {SCONE_PACKET} B");
         return refuse("max_udp_payload", format!("\"{:?}\"", raw.max_udp_payload), allowed);
     }
     let packet = raw.max_udp_payload.0;
@@ -275,8 +276,11 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
     })
 }
 
-/// Shortest `max_udp_payload` with SCONE packets: 1200 bytes (RFC 9000, section 14) and the 15 of a SCONE packet [bytes].
-const LEAST_WITH_SCONE: u64 = 1215;
+/// A SCONE packet, sent in front of others in their datagram [bytes].
+pub const SCONE_PACKET: u64 = 15;
+
+/// Shortest `max_udp_payload` with SCONE packets: 1200 bytes (RFC 9000, section 14) and a SCONE packet [bytes].
+const LEAST_WITH_SCONE: u64 = 1200 + SCONE_PACKET;
 
 /// Headers of a packet and a DATA chunk without the IP header, plus the shortest payload (RFC 9260, 3.1, 3.3.1)
 /// [bytes].
