@@ -1780,6 +1780,27 @@ fn packets_longer_than_quic_datagrams_are_refused() {
 }
 
 #[test]
+fn pages_of_several_objects_over_quic_need_http_3_or_a_connection_per_object() {
+    let page = |keys: &str| {
+        let transport =
+            format!("[transport.x]\nprotocol = \"quic\"\n[traffic.web]\ntransport = \"x\"\n{keys}");
+        changed("[traffic.web]", &transport)
+    };
+    let problem = "traffic.web.http: missing; allowed with objects_per_page = 3 over quic: http = \"3\", or connection_per = \
+                   \"object\"";
+    for keys in ["objects_per_page = 3", "objects_per_page = 3\nconnection_per = \"page\""] {
+        assert!(page(keys).ends_with(problem), "{}", page(keys));
+    }
+    for keys in [
+        "objects_per_page = 1",
+        "objects_per_page = 3\nhttp = \"3\"",
+        "objects_per_page = 3\nconnection_per = \"object\"",
+    ] {
+        assert_eq!(page(keys), "no mistake", "{keys}");
+    }
+}
+
+#[test]
 fn adaptive_video_mistakes_give_messages() {
     let (head, _) = GATEWAY.split_once("[traffic.web]").expect("traffic");
     let video = |keys: &str| {

@@ -237,9 +237,21 @@ fn check_migration(cx: &Cx<'_>, path: &Path, kind: &TrafficKind, ends: [&Host; 2
     Err(cx.error(&step(path, key), problem))
 }
 
-/// HTTP/3 is HTTP over QUIC, and other versions are not (RFC 9114, section 2).
+/// Rejects another version of HTTP than the protocol carries: HTTP/3 is HTTP over QUIC, and other versions are not (RFC 9114,
+/// section 2). Over QUIC, only HTTP/3 fetches several objects over one connection.
 fn check_http(cx: &Cx<'_>, name: &str, t: &file::Traffic, protocol: &str) -> Result<(), Error> {
-    let file::Traffic::Pages(file::Pages { http: Some(http), .. }) = t else { return Ok(()) };
+    let file::Traffic::Pages(pages) = t else { return Ok(()) };
+    let path = step(&named("traffic", name), "http");
+    let objects = pages.objects_per_page.0;
+    let Some(http) = &pages.http else {
+        if protocol == "quic" && objects > 1 && pages.connection_per != Some(ConnectionPer::Object) {
+            let problem = format!(
+                "missing; allowed with objects_per_page = {objects} over quic: http = \"3\", or connection_per = \"object\""
+            );
+            return Err(cx.error(&path, problem));
+        }
+        return Ok(());
+    };
     let (found, needed) = match http {
         Http::Three => ("3", "quic"),
         Http::One => ("1.1", "tcp"),
@@ -253,7 +265,7 @@ fn check_http(cx: &Cx<'_>, name: &str, t: &file::Traffic, protocol: &str) -> Res
     let problem = format!(
         "found \"{found}\" over {protocol}; allowed: {allowed}, or a transport whose protocol is {needed}"
     );
-    Err(cx.error(&step(&named("traffic", name), "http"), problem))
+    Err(cx.error(&path, problem))
 }
 
 /// Request of a probe, and response with headers to the request for 1 byte [bytes]. With a server's TLS flight of 4000 bytes
