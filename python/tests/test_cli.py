@@ -432,8 +432,8 @@ def test_list_has_every_transport_and_kind_of_traffic(bentpipe: Command) -> None
     }
     for row in rows:
         # The scenario reader accepts each name at the listed key.
-        more = ["--set", "transport.t.ecn=accurate"] if row["name"] in {"dctcp", "prague"} else []
-        chosen = f"transport.t.{row['key']}={row['name']}"
+        more = ["--set", "transport.linux.ecn=accurate"] if row["name"] in {"dctcp", "prague"} else []
+        chosen = f"transport.linux.{row['key']}={row['name']}"
         bentpipe("show", "small-gateway", "--set", chosen, *more, check=0)
     kinds = bentpipe("list", "traffic", "--format", "json", check=0).stdout
     documented = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")

@@ -1406,6 +1406,13 @@ fn mistakes_in_overrides_are_reported() {
              ingress, satellite, access",
         ),
         (
+            "transport.defalt.sack=true",
+            "--set transport.defalt.sack=true: transport.defalt: no transport of that name; did you mean \"default\"? \
+             allowed: default, reno-2003, byun2007, ns2, linux",
+        ),
+        ("transport.default.sack=true", "no mistake"),
+        ("transport.linux.sack=true", "no mistake"),
+        (
             "run.sed=3",
             "--set run.sed=3: run.sed: no such key; did you mean \"seed\"? allowed: warmup, duration, \
              sample_interval, seed, runs, settings, subject",
@@ -1428,6 +1435,9 @@ fn mistakes_in_overrides_are_reported() {
     ] {
         assert_eq!(set(change), expected, "{change}");
     }
+    // A transport that traffic names by another override.
+    let named = ["transport.own.sack=true", "traffic.web.transport=own"].map(str::to_owned);
+    assert_eq!(message(GATEWAY, &named), "no mistake");
     let several = GATEWAY.replace("[gateway]", "[[gateway]]\nname = \"gateway\"");
     assert_eq!(
         message(&several, &["gateway.aqm.max_p=0.5".to_owned()]),

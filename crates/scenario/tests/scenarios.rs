@@ -638,10 +638,9 @@ fn warnings_name_probable_mistakes() {
         warnings(&["run.warmup=1 s"]),
         ["traffic.web.ramp: the last session starts after the warm-up (\"1 s\"), at up to \"5 s\""]
     );
-    assert_eq!(
-        warnings(&["gateway.marking=ecn"]),
-        ["gateway.marking: no transport has ecn = true, so every mark is a drop"]
-    );
+    let no_ecn = ["gateway.marking: no transport in use has ecn = true, so every mark is a drop"];
+    assert_eq!(warnings(&["gateway.marking=ecn"]), no_ecn);
+    assert_eq!(warnings(&["gateway.marking=ecn", "transport.linux.ecn=true"]), no_ecn);
     assert_eq!(
         warnings(&["transport.default.ecn=true"]),
         ["transport.default.ecn: no queue has marking = \"ecn\", so every mark is a drop"]

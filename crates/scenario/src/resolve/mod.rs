@@ -123,7 +123,7 @@ pub fn resolve_tree(
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     warnings::late_starts(cx, &traffic, run.warmup);
     warnings::late_handovers(cx, &gateways, run.warmup + run.duration);
-    warnings::one_sided_ecn(cx, &links, &gateways, &transports);
+    warnings::one_sided_ecn(cx, (&links, &gateways), (&traffic, &transports));
     warnings::unsplit_windows(cx, &gateways, &traffic, &transports);
     let mut scenario = Scenario {
         title: file.title.clone(),

@@ -8,11 +8,13 @@ use bentpipe_queue::registry;
 
 use super::aqm;
 use super::param::unknown_parameter;
+use super::transport::DEFAULT;
 use crate::error::{Error, choices};
 use crate::model::NO_AQM;
 use crate::reader::Input;
 use crate::reader::source::Override;
 use crate::reader::tree::{At, Node, Path, Step, Value};
+use crate::schema::presets;
 
 /// A setting in use: the keys that it replaces.
 #[derive(Clone, Debug)]
@@ -49,6 +51,7 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
             aqm.set(&[Step::Key("mean_packet".to_owned())], kept);
         }
     }
+    check_transports(input, &root)?;
     for (change, path) in parameters {
         let Some((owner, name)) = parameter(&path) else { continue };
         let problem = if is_marking(owner) {
@@ -83,6 +86,36 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
         }
     }
     Ok((root, unused))
+}
+
+/// Rejects overrides of transports that neither the file defines nor traffic uses; presets may be overridden in any case.
+fn check_transports(input: &Input, root: &Node) -> Result<(), Error> {
+    let overrides = &input.source.overrides;
+    if overrides.iter().any(|change| change.keys == ["transport"]) {
+        return Ok(());
+    }
+    let entries =
+        |root: &Node, part: &str| root.get(part).map(|node| node.entries().to_vec()).unwrap_or_default();
+    let defined: Vec<_> = entries(&input.base, "transport").into_iter().map(|entry| entry.key).collect();
+    let traffic = entries(root, "traffic");
+    let used = traffic.iter().filter_map(|entry| entry.node.get_text("transport"));
+    let presets = presets::PRESETS.iter().map(|preset| preset.name);
+    let mut known: Vec<&str> = Vec::new();
+    for name in defined.iter().map(String::as_str).chain(used).chain([DEFAULT]).chain(presets) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    for change in overrides {
+        if let [part, name, ..] = change.keys.as_slice()
+            && part == "transport"
+            && !known.contains(&name.as_str())
+        {
+            let problem = format!("no transport of that name; {}", choices(name, known.iter().copied()));
+            return Err(Error { place: change.place(), key: format!("transport.{name}"), problem });
+        }
+    }
+    Ok(())
 }
 
 fn fault(root: &Node, change: &Override, path: &Path, problem: String) -> Error {

@@ -6,12 +6,16 @@ use bentpipe_units::Duration;
 use super::cx::Cx;
 use super::gateway;
 use super::nodes::named;
-use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport};
+use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport, TransportIndex};
 use crate::reader::tree::{Step, step};
 use crate::warning::WarningKind;
 
-/// Warns of ECN on one side only, in queues or in transports: every mark is then a drop.
-pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
+/// Warns of ECN on one side only, in queues or in transports that traffic uses: every mark is then a drop.
+pub fn one_sided_ecn(
+    cx: &mut Cx<'_>,
+    (links, gateways): (&[Link], &[Gateway]),
+    (traffic, transports): (&[Traffic], &[Transport]),
+) {
     let mut marks = Vec::new();
     for link in links {
         let path = named("link", &link.name);
@@ -31,10 +35,13 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
         Transport::Quic(quic) => quic.ecn,
         _ => false,
     };
-    let supporting: Vec<_> = transports.iter().filter(supports).map(Transport::name).collect();
+    let used: Vec<_> = traffic.iter().filter_map(|t| t.kind.transport()).collect();
+    let numbered = transports.iter().enumerate().filter(|(i, _)| used.contains(&TransportIndex(*i)));
+    let in_use = numbered.map(|(_, transport)| transport);
+    let supporting: Vec<_> = in_use.filter(supports).map(Transport::name).collect();
     if supporting.is_empty() {
         for path in &marks {
-            cx.warn(WarningKind::NoEcn, path, "no transport has ecn = true, so every mark is a drop");
+            cx.warn(WarningKind::NoEcn, path, "no transport in use has ecn = true, so every mark is a drop");
         }
     }
     if marks.is_empty() {
