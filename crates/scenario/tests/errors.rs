@@ -1129,8 +1129,7 @@ fn mistakes_in_channels_are_reported() {
         ),
         (
             "capacity = { uniform = [\"1 Mbps\", \"16 Mbps\"], every = \"0 s\" }",
-            "14:55: link.ingress.capacity.every: found \"0 s\"; allowed: a time above 0 and at most 1000000000 s, such as \
-             \"300 ms\"",
+            "14:55: link.ingress.capacity.every: found \"0 s\"; allowed: a time of at least 1 us and at most 1000000000 s",
         ),
         (
             "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], every = \"1 s\" }",
@@ -1147,11 +1146,18 @@ fn mistakes_in_channels_are_reported() {
         ),
         (
             "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"2 Mbps\"], [\"5 s\", \"3 Mbps\"]]",
-            "14:58: link.ingress.capacity.steps[3][1]: found \"5 s\" after \"5 s\"; allowed: rising times",
+            "14:58: link.ingress.capacity.steps[3][1]: found \"5 s\" after \"5 s\"; allowed: rising times, at least \
+             1 us apart",
+        ),
+        (
+            "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"999 ns\", \"2 Mbps\"]]",
+            "14:39: link.ingress.capacity.steps[2][1]: found \"999 ns\" after \"0 s\"; allowed: rising times, at least \
+             1 us apart",
         ),
         (
             "capacity = { steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"2 Mbps\"]], repeat = \"5 s\" }",
-            "14:71: link.ingress.capacity.repeat: found \"5 s\"; allowed: later than the last step (\"5 s\")",
+            "14:71: link.ingress.capacity.repeat: found \"5 s\"; allowed: at least 1 us later than the last step \
+             (\"5 s\")",
         ),
         (
             "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"0 bps\"]]",
@@ -1272,6 +1278,37 @@ fn mistakes_in_channels_are_reported() {
              \"terminal\"",
         ),
     ]);
+}
+
+#[test]
+fn periods_below_a_microsecond_are_refused() {
+    let period = "a time of at least 1 us and at most 1000000000 s";
+    for (keys, key) in [
+        ("capacity = { uniform = [\"1 Mbps\", \"2 Mbps\"], every = \"PERIOD\" }", "capacity.every"),
+        ("capacity = { steps = [[\"0 s\", \"1 Mbps\"]], repeat = \"PERIOD\" }", "capacity.repeat"),
+        (
+            "capacity = { symbol_rate = \"5 Mbaud\", fade = { clear_sky = 12, median = 1.5, sigma = 1.1, step = \
+             \"PERIOD\" } }",
+            "capacity.fade.step",
+        ),
+        ("rate = \"100 Gbps\"\ndemand = { frame = \"PERIOD\" }", "demand.frame"),
+        ("handover = { interval = \"PERIOD\" }", "handover.interval"),
+    ] {
+        let found = ingress(&keys.replace("PERIOD", "1 ns"));
+        assert!(
+            found.ends_with(&format!("link.ingress.{key}: found \"1 ns\"; allowed: {period}")),
+            "{found}"
+        );
+        assert_eq!(ingress(&keys.replace("PERIOD", "1 us")), "no mistake", "{keys}");
+    }
+    let changes = |interval: &str| {
+        changed("[host.client]", &format!("[host.client]\naddress_changes = {{ interval = \"{interval}\" }}"))
+    };
+    assert_eq!(
+        changes("1 ns"),
+        format!("my.toml:10:32: host.client.address_changes.interval: found \"1 ns\"; allowed: {period}")
+    );
+    assert_eq!(changes("1 us"), "no mistake");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::reader::tree::{Path, Step, step};
 use crate::schema::channel as file;
 use crate::schema::file::File;
 use crate::schema::forms::Named;
-use crate::schema::quantity::{Rate as RawRate, Span};
+use crate::schema::quantity::{Kind as _, Period, PeriodKind, Rate as RawRate};
 
 pub fn capacity(
     cx: &Cx<'_>,
@@ -131,6 +131,9 @@ fn trace(data: &Data) -> Result<Trace, String> {
     }
 }
 
+/// Shortest time from a step to the next, to bound the work of a run.
+const SHORTEST_STEP: Duration = Duration::from_nanos(PeriodKind::MIN);
+
 fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error> {
     let list = step(path, "steps");
     let at = |i: usize| [&list[..], &[Step::Index(i), Step::Index(0)]].concat();
@@ -148,15 +151,19 @@ fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error>
     }
     for (i, pair) in steps.windows(2).enumerate() {
         let (before, after) = (pair[0].0, pair[1].0);
-        if after <= before {
-            let problem = format!("found \"{after}\" after \"{before}\"; allowed: rising times");
+        if after < before + SHORTEST_STEP {
+            let problem = format!(
+                "found \"{after}\" after \"{before}\"; allowed: rising times, at least {SHORTEST_STEP} apart"
+            );
             return Err(cx.error(&at(i + 1), problem));
         }
     }
     let last = steps.last().map(|step| step.0).unwrap_or_default();
     let repeat = raw.repeat.map(|t| t.time());
-    if let Some(repeat) = repeat.filter(|repeat| *repeat <= last) {
-        let problem = format!("found \"{repeat}\"; allowed: later than the last step (\"{last}\")");
+    if let Some(repeat) = repeat.filter(|repeat| *repeat < last + SHORTEST_STEP) {
+        let problem = format!(
+            "found \"{repeat}\"; allowed: at least {SHORTEST_STEP} later than the last step (\"{last}\")"
+        );
         return Err(cx.error(&step(path, "repeat"), problem));
     }
     let goes_on = |steps: &[(Duration, Rate)]| steps.iter().any(|step| step.1.as_bps() > 0);
@@ -167,7 +174,7 @@ fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error>
     Ok(Steps { steps, repeat })
 }
 
-fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Span>) -> Result<Drawn, Error> {
+fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Period>) -> Result<Drawn, Error> {
     if low.0 > high.0 {
         return Err(descending(cx, &step(path, "uniform"), &format!("{low:?}"), &format!("{high:?}")));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SECOND;
 use super::forms::{Chance, Either, Share};
-use super::quantity::{AnyRate, HeaderSize, Rate, Span, SymbolRate, Time, Whole};
+use super::quantity::{AnyRate, HeaderSize, Period, Rate, Span, SymbolRate, Time, Whole};
 use crate::model::{LossAt, LossOf, ModcodTable};
 
 /// Loss of a channel: a probability, or a table with a loss model.
@@ -84,11 +84,11 @@ pub struct Capacity {
     /// Start times and rates, the first from "0 s". Packets wait while the rate is "0 bps".
     pub steps: Option<Vec<(Time, AnyRate)>>,
     /// Period after which the steps repeat. Default: the last rate stays.
-    pub repeat: Option<Span>,
+    pub repeat: Option<Period>,
     /// Bounds of a uniform distribution from which a rate is drawn periodically.
     pub uniform: Option<[Rate; 2]>,
     /// Time between two draws.
-    pub every: Option<Span>,
+    pub every: Option<Period>,
     /// Symbol rate of a DVB-S2 carrier, whose modulation and coding `modcod` or `fade` determine.
     pub symbol_rate: Option<SymbolRate>,
     /// Carrier that the link uses, in place of `symbol_rate`: the name of a [carrier.NAME] table.
@@ -122,8 +122,8 @@ pub struct Fade {
     #[serde(default = "margin")]
     pub margin: f64,
     /// Time between two selections of the modulation.
-    #[serde(default = "Span::just::<SECOND>")]
-    pub step: Span,
+    #[serde(default = "Period::just::<SECOND>")]
+    pub step: Period,
     /// Region whose weather the link shares with all links that name it. Both directions of a link then have the same rain.
     /// Default: every direction of every link has independent rain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,8 +144,8 @@ fn margin() -> f64 {
 pub struct Demand {
     /// Frame duration. At the start of a frame the sender requests capacity for its backlog and may use what is
     /// granted.
-    #[serde(default = "Span::just::<{ SECOND / 20 }>")]
-    pub frame: Span,
+    #[serde(default = "Period::just::<{ SECOND / 20 }>")]
+    pub frame: Period,
     /// Time from a request to the first frame that it can be granted in. Default: the link's round-trip delay.
     pub round_trip: Option<Time>,
     /// Capacity assigned without a request (CRA).
@@ -196,8 +196,8 @@ pub enum AccessName {
 #[serde(deny_unknown_fields)]
 pub struct Handover {
     /// Time between two handovers.
-    #[serde(default = "Span::just::<{ 15 * SECOND }>")]
-    pub interval: Span,
+    #[serde(default = "Period::just::<{ 15 * SECOND }>")]
+    pub interval: Period,
     /// Time of the first handover. Default: one interval.
     pub offset: Option<Time>,
     /// Additional delay of a satellite, the same in both directions: bounds of a uniform distribution, drawn at each

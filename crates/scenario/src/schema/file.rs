@@ -9,7 +9,7 @@ use super::forms::Named;
 use super::gateway::Gateways;
 use super::link::Link;
 use super::models::Models;
-use super::quantity::{Span, Time, Whole};
+use super::quantity::{Period, Span, Time, Whole};
 use super::terminal::{Plan, Pool, Terminal};
 use super::thresholds::Thresholds;
 use super::traffic::Traffic;
@@ -123,8 +123,8 @@ pub struct Host {
 #[serde(deny_unknown_fields)]
 pub struct AddressChanges {
     /// Time between two changes.
-    #[serde(default = "Span::just::<{ 15 * SECOND }>")]
-    pub interval: Span,
+    #[serde(default = "Period::just::<{ 15 * SECOND }>")]
+    pub interval: Period,
     /// Time of the first change. Default: one interval.
     pub offset: Option<Time>,
 }
