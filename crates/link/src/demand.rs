@@ -4,6 +4,9 @@
 //! not requested yet. The grant is for the first frame that begins one round trip later, and for the following frames if
 //! that one is full. From the beginning of a frame the terminal may send its grant and its constant share; unused capacity
 //! is lost. A packet that does not fit is sent in parts.
+//!
+//! A frame holds whole bytes: as many as have been completed since its beginning at the link's rate, counted from the
+//! beginning of the first frame. Frames of 12.5 bytes thus hold 12 and 13 in turn.
 
 use std::collections::VecDeque;
 
@@ -16,9 +19,8 @@ pub struct Demand {
     frame: Duration,
     round_trip: Duration,
     rate: Rate,
-    /// Constant share of a frame, and its total capacity [bytes].
-    free: u64,
-    most: u64,
+    /// Rate of the constant share.
+    free: Rate,
     /// The current frame; `None` before the first.
     number: Option<u64>,
     /// Capacity left in it [bytes], and the time from which it can be used.
@@ -34,15 +36,25 @@ impl Demand {
     /// A terminal that sends at `rate`.
     #[must_use]
     pub fn new(demand: &scenario::Demand, rate: Rate) -> Self {
-        let bytes = |rate: Rate| (rate.bytes_per_sec() * demand.frame.as_secs_f64()) as u64;
         Self {
             frame: demand.frame,
             round_trip: demand.round_trip,
             rate,
-            free: bytes(demand.free),
-            most: bytes(rate).max(1),
+            free: demand.free,
             ..Self::default()
         }
+    }
+
+    /// Bytes of a frame at a rate.
+    fn bytes(&self, rate: Rate, number: u64) -> u64 {
+        let bit_ns = u128::from(rate.as_bps()) * u128::from(self.frame.as_nanos());
+        let until = |number: u64| bit_ns * u128::from(number) / 8_000_000_000;
+        (until(number + 1) - until(number)) as u64
+    }
+
+    /// Bytes of a frame beyond the constant share.
+    fn room(&self, number: u64) -> u64 {
+        self.bytes(self.rate, number).saturating_sub(self.bytes(self.free, number))
     }
 
     fn begin(&self, number: u64) -> Instant {
@@ -75,7 +87,7 @@ impl Demand {
                 granted = bytes;
             }
         }
-        self.left = (self.free + granted).min(self.most);
+        self.left = (self.bytes(self.free, number) + granted).min(self.bytes(self.rate, number));
         self.free_at = self.begin(number);
         granted
     }
@@ -86,20 +98,22 @@ impl Demand {
         let from = (self.begin(number) + self.round_trip).as_nanos().div_ceil(self.frame.as_nanos().max(1));
         let mut frame = from.max(number + 1);
         // The last frame with a grant may have room for more.
-        if let Some((last, granted)) = self.grants.back_mut()
-            && *last >= frame
+        if let Some(&(last, granted)) = self.grants.back()
+            && last >= frame
         {
-            let part = wanted.min(self.most.saturating_sub(self.free + *granted));
-            *granted += part;
+            let part = wanted.min(self.room(last).saturating_sub(granted));
+            self.grants.pop_back();
+            self.grants.push_back((last, granted + part));
             self.requested += part;
             wanted -= part;
-            frame = *last + 1;
+            frame = last + 1;
         }
-        let room = self.most.saturating_sub(self.free);
         // At most a hundred frames ahead; the rest is requested again.
-        while wanted > 0 && room > 0 && frame < from + 100 {
-            let part = wanted.min(room);
-            self.grants.push_back((frame, part));
+        while wanted > 0 && self.rate > self.free && frame < from + 100 {
+            let part = wanted.min(self.room(frame));
+            if part > 0 {
+                self.grants.push_back((frame, part));
+            }
             self.requested += part;
             wanted -= part;
             frame += 1;
@@ -113,13 +127,11 @@ impl Demand {
     pub fn send(&mut self, len: u32, now: Instant) -> Result<Instant, (u32, Instant)> {
         let part = u64::from(len).min(self.left);
         self.left -= part;
-        self.free_at = now + self.rate.time_to_send(part);
+        let next = self.begin(self.number.map_or(0, |number| number + 1));
+        // The last byte of a frame has begun in the frame before, where the frames do not hold whole bytes.
+        self.free_at = (now + self.rate.time_to_send(part)).min(next);
         let rest = len - part as u32;
-        if rest == 0 {
-            Ok(self.free_at)
-        } else {
-            Err((rest, self.begin(self.number.map_or(0, |number| number + 1))))
-        }
+        if rest == 0 { Ok(self.free_at) } else { Err((rest, next)) }
     }
 }
 
@@ -213,6 +225,65 @@ mod tests {
         // 2 MB at 1 Mbit/s are 16 s.
         let took = (gone[1999] - at(500)).as_secs_f64();
         assert!((took - 16.0).abs() < 0.06, "{took}");
+    }
+
+    /// Bytes that a terminal with a permanent backlog sends in its first frames.
+    fn backlogged(t: &mut Demand, frames: u64) -> u64 {
+        let (end, mut now, mut sent) = (t.begin(frames), Instant::ZERO, 0);
+        while now < end {
+            let ready = t.ready(now, 1_000_000_000);
+            if ready > now {
+                now = ready;
+                continue;
+            }
+            let (rest, then) = match t.send(1000, now) {
+                Ok(end) => (0, end),
+                Err(rest) => rest,
+            };
+            (now, sent) = (then, sent + u64::from(1000 - rest));
+        }
+        assert_eq!(now, end, "a frame ends at the beginning of the next");
+        sent
+    }
+
+    /// Rates [bit/s] and frames of 0.625 to 126 562.8 bytes.
+    const FRACTIONS: [(u64, Duration); 4] = [
+        (1_000_000, Duration::from_micros(5)),
+        (1_000_000, Duration::from_micros(17)),
+        (1_234_567, Duration::from_millis(5)),
+        (999_999_937, Duration::from_nanos(1_012_503)),
+    ];
+
+    fn total(bps: u64, frame: Duration, frames: u64) -> u64 {
+        (u128::from(bps) * u128::from(frame.as_nanos()) * u128::from(frames) / 8_000_000_000) as u64
+    }
+
+    #[test]
+    fn constant_shares_of_fractional_bytes_add_up_to_their_rate() {
+        let shares = [(1500, Duration::from_millis(5)), (16_123, Duration::from_millis(50))];
+        for (bps, free, frame) in FRACTIONS
+            .map(|(bps, frame)| (bps, bps, frame))
+            .into_iter()
+            .chain(shares.map(|(free, frame)| (2_000_000, free, frame)))
+        {
+            // Requests are granted after the end.
+            let round_trip = Duration::from_secs(20);
+            let demand = scenario::Demand { frame, round_trip, free: Rate::from_bps(free) };
+            let frames = 10_000_000_000 / frame.as_nanos();
+            let sent = backlogged(&mut Demand::new(&demand, Rate::from_bps(bps)), frames);
+            assert_eq!(sent, total(free, frame, frames), "{demand:?}");
+        }
+    }
+
+    #[test]
+    fn grants_of_fractional_bytes_add_up_to_the_rate() {
+        for (bps, frame) in FRACTIONS {
+            let demand = scenario::Demand { frame, round_trip: frame.times(20), free: Rate::default() };
+            let frames = 1_000_000_000 / frame.as_nanos();
+            let sent = backlogged(&mut Demand::new(&demand, Rate::from_bps(bps)), frames);
+            // The first request is granted for frame 20.
+            assert_eq!(sent, total(bps, frame, frames) - total(bps, frame, 20), "{demand:?}");
+        }
     }
 
     /// Bytes sent in each frame, where `arrivals` are the bytes that arrive at the beginning of a frame.

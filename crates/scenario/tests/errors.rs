@@ -1312,6 +1312,17 @@ fn periods_below_a_microsecond_are_refused() {
 }
 
 #[test]
+fn frames_shorter_than_a_byte_are_refused() {
+    let frame = |frame: &str| ingress(&format!("rate = \"1 Mbps\"\ndemand = {{ frame = \"{frame}\" }}"));
+    assert_eq!(
+        frame("7 us"),
+        "my.toml:15:20: link.ingress.demand.frame: found \"7 us\"; allowed: at least \"8 us\", the time to send a byte at \
+         \"1 Mbps\""
+    );
+    assert_eq!(frame("8 us"), "no mistake");
+}
+
+#[test]
 fn missing_and_ambiguous_subjects_are_reported() {
     let dumbbell = |queues: [&str; 2]| {
         format!(

@@ -318,8 +318,17 @@ pub fn check_capacity(cx: &Cx<'_>, path: &Path, direction: &Direction) -> Result
     if direction.demand.is_some() && direction.access.is_some() {
         return refuse("demand", "allowed: only without access, which models its own medium access");
     }
-    if direction.demand.is_some() && direction.rate.is_none() {
+    let Some(demand) = &direction.demand else { return Ok(()) };
+    let Some(rate) = direction.rate else {
         return refuse("rate", "missing; demand needs a transmission rate, such as \"20 Mbps\"");
+    };
+    let shortest = rate.time_to_send(1);
+    if demand.frame < shortest {
+        let problem = format!(
+            "found \"{}\"; allowed: at least \"{shortest}\", the time to send a byte at \"{rate}\"",
+            demand.frame
+        );
+        return Err(cx.error(&step(&step(path, "demand"), "frame"), problem));
     }
     Ok(())
 }
