@@ -185,6 +185,22 @@ fn packet_source_mistakes_give_messages() {
             "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, of which 28 B are headers",
         ),
         (
+            "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"27 B\"".to_owned(),
+            "15:10: traffic.t.packet: found \"27 B\"; allowed: at least 28 B, of which 28 B are headers",
+        ),
+        (
+            "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"28 B\"\ntransport = \"default\"".to_owned(),
+            "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, of which 28 B are headers",
+        ),
+        (
+            "kind = \"poisson\"\nrate = \"1 Mbps\"\npacket = { uniform = [\"1 B\", \"1 KB\"] }".to_owned(),
+            "15:23: traffic.t.packet.uniform[1]: found \"1 B\"; allowed: at least 28 B, of which 28 B are headers",
+        ),
+        (
+            "kind = \"poisson\"\nrate = \"1 Mbps\"\npacket = { choice = [\"1 KB\", \"20 B\"] }".to_owned(),
+            "15:30: traffic.t.packet.choice[2]: found \"20 B\"; allowed: at least 28 B, of which 28 B are headers",
+        ),
+        (
             "kind = \"voip\"\ninterval = \"25 ms\"".to_owned(),
             "14:12: traffic.t.interval: found \"25 ms\"; allowed: a multiple of 10 ms, at most 200 ms",
         ),
@@ -210,6 +226,9 @@ fn packet_source_mistakes_give_messages() {
         ),
     ] {
         assert_eq!(folder.load(&traffic).expect_err("a mistake"), format!("my.toml:{expected}"), "{traffic}");
+    }
+    for shortest in ["packet = \"28 B\"", "packet = \"29 B\"\ntransport = \"default\""] {
+        assert!(folder.load(&format!("kind = \"cbr\"\nrate = \"1 Mbps\"\n{shortest}")).is_ok(), "{shortest}");
     }
 }
 

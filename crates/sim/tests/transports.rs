@@ -172,6 +172,21 @@ fn sctp_carries_files_and_packets() {
     assert!((packets - 2..=packets).contains(&found), "{found} of {packets}");
 }
 
+/// Packets of about 20 bytes, of which 28 would be headers, at 50 a second.
+#[test]
+fn drawn_packets_shorter_than_their_headers_carry_a_byte() {
+    for protocol in ["tcp", "sctp", "quic"] {
+        let traffic = format!(
+            "[transport.t]\nprotocol = \"{protocol}\"\n[traffic.t]\nkind = \"cbr\"\nfrom = \"a\"\nto = \"b\"\n\
+             transport = \"t\"\nrate = \"8 kbps\"\npacket = {{ normal = {{ mean = \"20 B\", std = \"1 B\" }} }}\n"
+        );
+        let r = results(&scenario(&(WIRE.to_owned() + &traffic)), 1);
+        let flow = &r.flows[0];
+        assert!((470..=500).contains(&flow.received_units), "{protocol}: {}", flow.received_units);
+        assert!((470..=500).contains(&flow.delivered), "{protocol}: {}", flow.delivered);
+    }
+}
+
 /// A source at twice the capacity of the link. Without adaptation it loses half. With adaptation each report slows it down by
 /// an eighth until the loss is small, and its rate stays near the capacity: with a smoothed loss below 4 % it is not below
 /// the capacity, and a step of increase is 50 kbit/s of 1 Mbit/s.

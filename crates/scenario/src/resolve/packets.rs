@@ -16,7 +16,7 @@ use crate::reader::{capture, video};
 use crate::schema::file::File;
 use crate::schema::forms;
 use crate::schema::packets as file;
-use crate::schema::quantity::{PacketSizeKind, Quantity, Time};
+use crate::schema::quantity::{PacketSize, PacketSizeKind, Quantity, Time};
 use crate::schema::traffic::Traffic;
 
 /// Returns the packet pattern of each traffic entry; `None` for traffic other than packet sources.
@@ -31,19 +31,23 @@ pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Patte
 
 fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pattern>, Error> {
     let at = |key: &str| step(path, key);
+    // A transport has to carry a payload; a datagram may be empty.
+    let least = DATAGRAM_HEADER + u64::from(raw.source().common().transport.is_some());
     Ok(Some(match raw {
         Traffic::Pages(_) | Traffic::Files(_) | Traffic::Bulk(_) | Traffic::Dash(_) | Traffic::Probe(_) => {
             return Ok(None);
         }
-        Traffic::Cbr(t) => Pattern::Cbr { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
-        Traffic::Poisson(t) => Pattern::Poisson { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
+        Traffic::Cbr(t) => Pattern::Cbr { rate: t.rate.rate(), packet: packet(cx, path, &t.packet, least)? },
+        Traffic::Poisson(t) => {
+            Pattern::Poisson { rate: t.rate.rate(), packet: packet(cx, path, &t.packet, least)? }
+        }
         Traffic::OnOff(t) => Pattern::OnOff {
             rate: t.rate.rate(),
-            packet: packet(cx, path, &t.packet)?,
+            packet: packet(cx, path, &t.packet, least)?,
             on: distribution(cx, &at("on"), &t.on, Quantity::time)?,
             off: distribution(cx, &at("off"), &t.off, Quantity::time)?,
         },
-        Traffic::Mmpp(t) => mmpp(cx, path, t)?,
+        Traffic::Mmpp(t) => mmpp(cx, path, t, least)?,
         Traffic::Video(t) => video_frames(cx, path, t)?,
         Traffic::Voip(t) => voip(cx, path, t)?,
         Traffic::Replay(t) => Pattern::Replay {
@@ -54,15 +58,42 @@ fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pat
     }))
 }
 
+/// Resolves the lengths of packets, of which constants and lower bounds have to be at least `least`.
 fn packet(
     cx: &Cx<'_>,
     path: &Path,
     raw: &forms::Distribution<PacketSizeKind>,
+    least: u64,
 ) -> Result<Distribution<u64>, Error> {
-    distribution(cx, &step(path, "packet"), raw, |q| q.0)
+    let path = step(path, "packet");
+    let packet = distribution(cx, &path, raw, |q| q.0)?;
+    check_least(cx, &path, &packet, least)?;
+    Ok(packet)
 }
 
-fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
+fn check_least(cx: &Cx<'_>, path: &Path, packet: &Distribution<u64>, least: u64) -> Result<(), Error> {
+    let (path, found) = match packet {
+        Distribution::Fixed(length) => (path.to_vec(), *length),
+        Distribution::Uniform(low, _) => ([&step(path, "uniform"), &[Step::Index(0)][..]].concat(), *low),
+        Distribution::Choice(choices) => {
+            let list = step(path, "choice");
+            return choices.iter().enumerate().try_for_each(|(i, (_, packet))| {
+                check_least(cx, &[&list, &[Step::Index(i)][..]].concat(), packet, least)
+            });
+        }
+        _ => return Ok(()),
+    };
+    if found >= least {
+        return Ok(());
+    }
+    let problem = format!(
+        "found \"{:?}\"; allowed: at least {least} B, of which {DATAGRAM_HEADER} B are headers",
+        PacketSize::of(found)
+    );
+    Err(cx.error(&path, problem))
+}
+
+fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp, least: u64) -> Result<Pattern, Error> {
     let count = t.states.len();
     if !(2..=100).contains(&count) {
         let problem = format!("found {count}; allowed: at least 2 states and at most 100");
@@ -111,7 +142,7 @@ fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
         return Err(cx.error(&at, problem));
     }
     let states = t.states.iter().map(|s| State { rate: s.rate.rate(), sojourn: s.sojourn.time() }).collect();
-    Ok(Pattern::Mmpp { states, transitions, packet: packet(cx, path, &t.packet)? })
+    Ok(Pattern::Mmpp { states, transitions, packet: packet(cx, path, &t.packet, least)? })
 }
 
 /// Returns a state and another that it never leads to.

@@ -193,7 +193,7 @@ impl Engine {
     fn send_payload(&mut self, id: SlotId, len: u32) {
         let now = self.clock.now();
         let slot = &mut self.endpoints.slots[id];
-        let payload = u64::from(len).saturating_sub(DATAGRAM_HEADER);
+        let payload = u64::from(len).saturating_sub(DATAGRAM_HEADER).max(1);
         let is_unreliable =
             matches!(self.apps.traffic[slot.traffic].transport, Transport::Quic { datagrams: true, .. });
         if slot.has_handshake() && !is_unreliable {

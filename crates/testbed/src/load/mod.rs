@@ -184,7 +184,7 @@ impl Clients<'_> {
                 if let Some(token) = ep.connections.of_user(user)
                     && let Some(conn) = ep.connections.get(token)
                 {
-                    conn.backlog += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
+                    conn.backlog += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER).max(1);
                     if matches!(conn.stage, Stage::Sending(_)) {
                         self.on_connection(token)?;
                     }
