@@ -1312,6 +1312,24 @@ fn periods_below_a_microsecond_are_refused() {
 }
 
 #[test]
+fn modcods_of_a_group_without_traffic_over_the_link_are_refused() {
+    let of = |group: &str| {
+        ingress(&format!(
+            "capacity = {{ symbol_rate = \"5 Mbaud\", modcod = [\"QPSK 1/2\", \"8PSK 3/4\"], of = \"{group}\" }}\n\
+             [host.other]\n[link.other]\nbetween = [\"other\", \"gateway\"]\n[link.ingress.reverse]"
+        ))
+    };
+    for group in ["client", "server"] {
+        assert_eq!(of(group), "no mistake");
+    }
+    assert_eq!(
+        of("other"),
+        "my.toml:14:79: link.ingress.capacity.of: found \"other\"; allowed: a group of hosts that traffic over link \
+         \"ingress\" goes to or comes from"
+    );
+}
+
+#[test]
 fn frames_shorter_than_a_byte_are_refused() {
     let frame = |frame: &str| ingress(&format!("rate = \"1 Mbps\"\ndemand = {{ frame = \"{frame}\" }}"));
     assert_eq!(

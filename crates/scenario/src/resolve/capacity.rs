@@ -6,8 +6,8 @@ use super::cx::{Cx, descending, one_of};
 use super::nodes::named;
 use crate::error::{Error, quoted};
 use crate::model::{
-    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, Link, ModcodTable, Modulation, Region, Steps,
-    Trace,
+    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, Link, LinkIndex, ModcodTable, Modulation,
+    Region, Steps, Trace, Traffic,
 };
 use crate::reader::files::Data;
 use crate::reader::tree::{Path, Step, step};
@@ -266,6 +266,35 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade, table: ModcodTable) -> Re
         return Err(cx.error(&step(path, "clear_sky"), problem));
     }
     Ok(fade)
+}
+
+/// Rejects ModCods of the hosts of a group whose packets never take the link.
+pub fn check_groups(cx: &Cx<'_>, links: &[Link], traffic: &[Traffic], hosts: &[Host]) -> Result<(), Error> {
+    for (i, link) in links.iter().enumerate() {
+        let forward = named("link", &link.name);
+        let reverse = step(&forward, "reverse");
+        for (path, direction) in [(forward, &link.forward), (reverse, &link.reverse)] {
+            let Some(Capacity::Carrier(Carrier { modulation: Modulation::Hosts { group, .. }, .. })) =
+                &direction.capacity
+            else {
+                continue;
+            };
+            let is_used = traffic.iter().filter(|t| t.from == *group || t.to == *group).any(|t| {
+                let mut routes = std::iter::once(&t.route).chain(&t.routes_after);
+                routes.any(|route| route.iter().any(|hop| hop.link == LinkIndex(i)))
+            });
+            if !is_used {
+                let path = step(&step(&path, "capacity"), "of");
+                let problem = format!(
+                    "found {}; allowed: a group of hosts that traffic over link {} goes to or comes from",
+                    quoted(&hosts[*group].name),
+                    quoted(&link.name)
+                );
+                return Err(cx.error(&path, problem));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Rejects links of a region whose weather changes at different speeds.

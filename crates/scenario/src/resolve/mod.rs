@@ -121,6 +121,7 @@ pub fn resolve_tree(
     capacity::check_regions(cx, &links)?;
     capacity::check_carriers(cx, &file)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
+    capacity::check_groups(cx, &links, &traffic, &hosts)?;
     warnings::late_starts(cx, &traffic, run.warmup);
     warnings::late_handovers(cx, &gateways, run.warmup + run.duration);
     warnings::one_sided_ecn(cx, (&links, &gateways), (&traffic, &transports));
