@@ -181,8 +181,8 @@ impl Pattern {
             }
             Self::Video { frames: Frames::Gop(gop), interval, .. } => {
                 let sizes = gop.pattern.chars().map(|kind| match kind {
-                    'I' | 'i' => gop.i.mean(),
-                    'P' | 'p' => gop.p.mean(),
+                    'I' => gop.i.mean(),
+                    'P' => gop.p.mean(),
                     _ => gop.b.mean(),
                 });
                 over(sizes.sum::<f64>() / gop.pattern.len().max(1) as f64, *interval)

@@ -155,7 +155,7 @@ impl Dimension {
     pub fn read_within(&self, text: &str, min: u64, max: u64) -> Result<u64, String> {
         let found = self.read(text).ok_or_else(|| self.allowed())?;
         let max = (max as f64).min(self.max);
-        // Half a base unit is rounded up to one, but must not pass for "above zero" from below.
+        // Half a base unit counts as one. A negative value that rounds to zero is still negative.
         let rounded = found.round();
         if rounded < min as f64 || rounded > max || found < 0.0 {
             return Err(self.range(min, max as u64));
