@@ -11,11 +11,11 @@ use super::indexes::TransportIndex;
 use super::packets::Absence;
 use super::traffic::Ramp;
 
-/// Adaptive video: viewers (the hosts of `to`) fetch segments from servers (the hosts of `from`), over one TCP connection per
+/// Adaptive video: viewers (the hosts of `to`) fetch segments from servers (the hosts of `from`), over one connection per
 /// viewing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dash {
-    /// TCP.
+    /// Transport: TCP or QUIC.
     pub transport: TransportIndex,
     /// Number of viewers.
     pub flows: u32,

@@ -236,7 +236,7 @@ pub struct State {
 pub enum Frames {
     /// Frame sizes of a file, repeated from the start.
     Trace(Movie),
-    /// Random frame sizes by position in a group of group_of_pictures.
+    /// Random frame sizes by position in a group of pictures.
     Gop(Gop),
 }
 
@@ -250,7 +250,7 @@ pub struct Movie {
     pub digest: Digest,
 }
 
-/// A group of group_of_pictures.
+/// A group of pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gop {
     /// Sequence of frame types: I, P and B.

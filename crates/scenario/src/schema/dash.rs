@@ -12,7 +12,7 @@ use super::{MOST, SECOND};
 use crate::model::Controller;
 
 /// Adaptive video over HTTP (ISO/IEC 23009-1, DASH): viewers fetch segment after segment from servers, each at a rate of the
-/// ladder that a controller chooses, over one TCP connection per viewing. Viewer i belongs to client i and server i, modulo
+/// ladder that a controller chooses, over one connection per viewing. Viewer i belongs to client i and server i, modulo
 /// the sizes of the groups.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -183,7 +183,7 @@ pub struct State {
     pub sojourn: Span,
 }
 
-/// A group of group_of_pictures: its frame types, and their sizes or mean rate.
+/// A group of pictures: its frame types, and their sizes or mean rate.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gop {
