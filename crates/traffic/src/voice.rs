@@ -112,7 +112,14 @@ impl Call {
 
     /// A packet is sent.
     pub fn send(&mut self, now: Instant) {
-        let paused = self.last_sent.is_none_or(|last| now - last > self.longest_gap);
+        let gap = self.last_sent.map_or(Duration::ZERO, |last| now - last);
+        self.send_after(gap, now);
+    }
+
+    /// A packet is sent, at the source's nominal rate this long after the last one: packets at a lower rate are farther apart,
+    /// but belong to the same talk spurt.
+    pub fn send_after(&mut self, nominal_gap: Duration, now: Instant) {
+        let paused = self.last_sent.is_none() || nominal_gap > self.longest_gap;
         self.last_sent = Some(now);
         self.spurt_sent += u32::from(paused);
         self.pending.push_back(Pending {
@@ -294,6 +301,16 @@ mod tests {
         call.lose(at(0));
         call.lose(at(40));
         assert_eq!((call.played, call.lost, call.loss_runs), (1, 2, 2));
+    }
+
+    /// At half the rate, packets are 40 ms apart.
+    #[test]
+    fn packets_at_a_lower_rate_are_one_talk_spurt() {
+        let mut call = call(None);
+        (0..5).for_each(|number| call.send_after(INTERVAL, at(40 * number)));
+        assert_eq!(call.spurt_sent, 1);
+        call.send_after(INTERVAL.times(3), at(280));
+        assert_eq!(call.spurt_sent, 2);
     }
 
     #[test]

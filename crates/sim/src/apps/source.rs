@@ -25,6 +25,8 @@ pub struct Source {
     pub(super) player: Option<Box<Player>>,
     /// Length of the packet that is due [bytes].
     pub len: u32,
+    /// Time from the last packet to the one that is due, at the source's nominal rate.
+    pub nominal_gap: Duration,
     /// Transfers begun.
     transfers: u32,
 }
@@ -62,8 +64,24 @@ impl Source {
             generator: None,
             player: None,
             len: 0,
+            nominal_gap: Duration::ZERO,
             transfers: 0,
         }
+    }
+
+    /// Draws the next packet at a share of the nominal rate.
+    fn draw_packet(&mut self, rate_share: Option<f64>, now: Instant) {
+        let mut step = self.generator.as_mut().and_then(|generator| generator.next(&mut self.rng));
+        if let Some(step) = &mut step {
+            if self.len > 0 {
+                self.nominal_gap = Duration::ZERO;
+            }
+            self.nominal_gap += step.gap;
+            if let Some(share) = rate_share {
+                step.gap = step.gap.scaled(1.0 / share);
+            }
+        }
+        (self.due, self.len) = step.map_or((None, 0), |step| (Some(now + step.gap), step.len));
     }
 }
 
@@ -169,12 +187,7 @@ impl Apps {
     /// Draws a source's next packet. `rate_share` is the share of the nominal rate that its transport asks for: packets at
     /// a lower rate are farther apart.
     pub fn draw_packet(&mut self, id: SourceId, rate_share: Option<f64>, now: Instant) {
-        let s = &mut self.sources[id];
-        let mut step = s.generator.as_mut().and_then(|generator| generator.next(&mut s.rng));
-        if let (Some(share), Some(step)) = (rate_share, &mut step) {
-            step.gap = step.gap.scaled(1.0 / share);
-        }
-        (s.due, s.len) = step.map_or((None, 0), |step| (Some(now + step.gap), step.len));
+        self.sources[id].draw_packet(rate_share, now);
     }
 
     /// True if a source's next packet is due now.
@@ -211,5 +224,41 @@ impl Apps {
         let due = t.presence.next_arrival(last, || interval.draw(&mut s.rng));
         s.due = Some(due);
         clock.at(due, Event::Source(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Id;
+    use bentpipe_scenario::{Codec, Distribution, Pattern};
+
+    /// Talk of 1 s and silence of 1 s at half the rate: packets are 40 ms apart, as are those of 20 ms at the nominal rate.
+    #[test]
+    fn a_lower_rate_does_not_change_the_nominal_gaps() {
+        let pattern = Pattern::Voip {
+            packet: 200,
+            interval: Duration::from_millis(20),
+            talk: Distribution::Fixed(Duration::from_secs(1)),
+            silence: Distribution::Fixed(Duration::from_secs(1)),
+            codec: Codec::G711,
+            jitter_buffer: None,
+        };
+        let mut source = Source::new(TrafficId::new(0), 0, Rng::stream(1, "source", 0, "test"), None);
+        source.generator = Some(Generator::new(&pattern, &mut source.rng));
+        let (mut now, mut sent) = (Instant::ZERO, Vec::new());
+        while sent.len() < 300 {
+            source.draw_packet(Some(0.5), now);
+            now = source.due.unwrap();
+            if source.len > 0 {
+                sent.push((now, source.nominal_gap));
+            }
+        }
+        for pair in sent.windows(2) {
+            let (gap, nominal) = (pair[1].0 - pair[0].0, pair[1].1);
+            assert_eq!(gap, nominal.times(2));
+        }
+        let in_talk = sent.iter().filter(|(_, gap)| *gap == Duration::from_millis(20)).count();
+        assert!((270..300).contains(&in_talk), "{in_talk}");
     }
 }

@@ -181,8 +181,9 @@ impl Engine {
 
     /// Sends the packet that is due, and schedules the next.
     fn send_due_packet(&mut self, source: SourceId, slot: SlotId) {
-        let len = self.apps.sources[source].len;
+        let (len, nominal_gap) = (self.apps.sources[source].len, self.apps.sources[source].nominal_gap);
         if len > 0 {
+            self.record.recorder.sent_unit(self.endpoints.slots[slot].flow, nominal_gap, self.clock.now());
             self.send_payload(slot, len);
         }
         self.draw_packet(source);
@@ -199,7 +200,6 @@ impl Engine {
         if slot.has_handshake() && !is_unreliable {
             slot.units.send(payload, now);
         }
-        self.record.recorder.sent_unit(slot.flow, now);
         if let Some(session) = slot.rtp {
             let packet = self.endpoints.rtp.send(session, len, self.clock.now());
             self.send_packet(packet);

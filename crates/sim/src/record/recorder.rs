@@ -322,11 +322,11 @@ impl Recorder {
 
     // ----- data units ----------------------------------------------------------------------------------------
 
-    /// A packet source sends a unit.
+    /// A packet source sends a unit, at its nominal rate this long after the last one.
     #[inline]
-    pub fn sent_unit(&mut self, flow: FlowId, now: Instant) {
+    pub fn sent_unit(&mut self, flow: FlowId, nominal_gap: Duration, now: Instant) {
         if let Some(call) = self.flows.get(flow).call {
-            self.calls[call].send(now);
+            self.calls[call].send_after(nominal_gap, now);
         }
     }
 
