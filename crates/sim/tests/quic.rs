@@ -287,6 +287,22 @@ fn kept_connections_time_each_page_by_its_own_objects() {
     assert_eq!(r.flows.len(), 1);
 }
 
+/// Three objects take three round trips of 100 ms. The next page would come after the end of the run, or after 5 s.
+#[test]
+fn connections_close_when_keep_alive_ends() {
+    for (protocol, http) in [("quic", 3), ("tcp", 2)] {
+        for (think_time, flows) in [("15 s", 1), ("5 s", 2)] {
+            let text = page(protocol, http)
+                .replace("think_time = \"1 s\"", &format!("think_time = \"{think_time}\""))
+                + "keep_alive = \"500 ms\"\nobjects_per_page = 3\n";
+            let r = results(&scenario(&text), 1);
+            let times: Vec<_> = r.flows.iter().map(|flow| flow.completion_time()).collect();
+            assert_eq!(times.len(), flows);
+            assert!(times.iter().all(|time| (time - 0.3).abs() < 1e-3), "{protocol}: {times:?}");
+        }
+    }
+}
+
 /// An HTTP/3 page completes with all its objects, more of them than streams may be open at a time.
 #[test]
 fn a_page_of_two_thousand_objects_completes() {

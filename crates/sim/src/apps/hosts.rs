@@ -137,9 +137,9 @@ impl Apps {
                     if loading == Loading::Http1 {
                         c.close();
                     }
-                    if keep_alive.is_some() {
+                    if let Some(time) = keep_alive {
                         slot.phase = Phase::Idle;
-                        self.keep(session, id, clock.now());
+                        self.keep(session, id, time, clock);
                     } else {
                         slot.phase = Phase::Closing;
                         recorder.close_flow(clock.now(), slot.flow, true);

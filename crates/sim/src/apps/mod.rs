@@ -9,7 +9,7 @@ mod source;
 mod traffic;
 
 use bentpipe_traffic::{BROWSER_CONNECTIONS, TLS_FLIGHT};
-use bentpipe_units::{Instant, Rng};
+use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::endpoints::{FlowSlot, Owner, Transfer};
@@ -162,9 +162,10 @@ impl Apps {
         true
     }
 
-    /// Keeps a connection for the session's next page.
-    fn keep(&mut self, id: SessionId, slot: SlotId, now: Instant) {
-        self.sessions[id].kept.push((slot, now));
+    /// Keeps a connection for the session's next page, for some time.
+    fn keep(&mut self, id: SessionId, slot: SlotId, time: Duration, clock: &mut Clock) {
+        self.sessions[id].kept.push((slot, clock.now()));
+        clock.at(clock.now() + time, Event::SessionTimeout(id));
     }
 
     /// Forgets a connection that has ended.
@@ -179,13 +180,13 @@ impl Apps {
         }
     }
 
-    /// Takes the connections that a session has kept for too long.
-    pub fn take_expired(&mut self, id: SessionId, now: Instant) -> Vec<SlotId> {
+    /// Takes the connections that a session has kept for long enough, and since when.
+    pub fn take_expired(&mut self, id: SessionId, now: Instant) -> Vec<(SlotId, Instant)> {
         let Session { traffic, kept, .. } = &mut self.sessions[id];
         let Kind::Pages { keep_alive: Some(time), .. } = self.traffic[*traffic].kind else {
             return Vec::new();
         };
-        kept.extract_if(.., |(_, since)| now - *since > time).map(|(slot, _)| slot).collect()
+        kept.extract_if(.., |(_, since)| now - *since >= time).collect()
     }
 
     /// Takes a kept connection with these hosts.

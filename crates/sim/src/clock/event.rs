@@ -41,8 +41,8 @@ pub enum Event {
     PepTimer(TerminalId, Side),
     /// A session opens its next page.
     Session(SessionId),
-    /// A session gives up its page, unless it is complete.
-    GiveUp(SessionId),
+    /// A session gives up its page, unless it is complete, or ends connections that it has kept for long enough.
+    SessionTimeout(SessionId),
     /// A source opens its flow, or sends its next packet.
     Source(SourceId),
     /// The timer of one end of an SCTP association.
@@ -83,7 +83,7 @@ impl Event {
             Self::Gateway(_) | Self::Slot(_) => 7,
             Self::PepTimer(..) => 8,
             Self::Carrier(_) | Self::Superframe(_) => 9,
-            Self::Session(_) | Self::GiveUp(_) => 10,
+            Self::Session(_) | Self::SessionTimeout(_) => 10,
             Self::Source(_) => 11,
             Self::SctpTimer(_) | Self::QuicTimer(_) => 12,
             Self::SenderReport(_) | Self::SharedLine(_) => 13,
@@ -106,7 +106,7 @@ impl Event {
             Self::Superframe(id) => 2 * id.index() + 1,
             Self::PepTimer(id, side) => 2 * id.index() + u32::from(side.is_far()),
             Self::Session(id) => 2 * id.index(),
-            Self::GiveUp(id) => 2 * id.index() + 1,
+            Self::SessionTimeout(id) => 2 * id.index() + 1,
             Self::Source(id) => id.index(),
             Self::SctpTimer(id) => 2 * id.index(),
             Self::QuicTimer(id) => 2 * id.index() + 1,
@@ -137,7 +137,7 @@ impl Event {
             8 => Self::PepTimer(Id::new(index / 2), if index % 2 == 1 { Side::Far } else { Side::Near }),
             9 if index % 2 == 1 => Self::Superframe(Id::new(index / 2)),
             9 => Self::Carrier(Id::new(index / 2)),
-            10 if index % 2 == 1 => Self::GiveUp(Id::new(index / 2)),
+            10 if index % 2 == 1 => Self::SessionTimeout(Id::new(index / 2)),
             10 => Self::Session(Id::new(index / 2)),
             11 => Self::Source(Id::new(index)),
             12 if index % 2 == 1 => Self::QuicTimer(Id::new(index / 2)),
@@ -177,7 +177,7 @@ mod tests {
             Event::PepTimer(Id::new(7), Side::Near),
             Event::PepTimer(Id::new(MAX_INDEX / 2), Side::Far),
             Event::Session(Id::new(MAX_INDEX / 2)),
-            Event::GiveUp(Id::new(MAX_INDEX / 2)),
+            Event::SessionTimeout(Id::new(MAX_INDEX / 2)),
             Event::Source(Id::new(7)),
             Event::SctpTimer(Id::new(7)),
             Event::QuicTimer(Id::new(MAX_INDEX / 2)),

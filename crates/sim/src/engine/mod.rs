@@ -136,7 +136,7 @@ impl Engine {
             Event::Slot(queues) => self.send_in_slot(queues),
             Event::PepTimer(terminal, side) => self.pep_timer(terminal, side),
             Event::Session(session) => self.open_page(session),
-            Event::GiveUp(session) => self.give_up_page(session),
+            Event::SessionTimeout(session) => self.session_timeout(session),
             Event::Source(source) => self.source_due(source),
             Event::SctpTimer(end) => {
                 if self.endpoints.sctp.on_timer(end, &mut self.clock) {

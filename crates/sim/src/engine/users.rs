@@ -14,12 +14,9 @@ use crate::network::{Body, PacketInFlight};
 impl Engine {
     /// A session opens its next page, or more connections for the current one.
     pub(super) fn open_page(&mut self, session: SessionId) {
-        for id in self.apps.take_expired(session, self.clock.now()) {
-            self.end_kept(id);
-        }
         let Some(page) = self.apps.next_page(session, self.clock.now()) else { return };
         let gives_up_at = self.apps.gives_up_at(session, self.clock.now());
-        self.clock.at_any(gives_up_at, Event::GiveUp(session));
+        self.clock.at_any(gives_up_at, Event::SessionTimeout(session));
         let slots = &self.endpoints.slots;
         if let Some(id) = self.apps.take_kept(session, |slot| slots[slot].hosts == page.hosts) {
             return self.continue_with_page(id, page.objects);
@@ -36,8 +33,16 @@ impl Engine {
         }
     }
 
+    /// The time of a session's page may be over, or that of a connection that it has kept.
+    pub(super) fn session_timeout(&mut self, session: SessionId) {
+        self.give_up_page(session);
+        for (id, since) in self.apps.take_expired(session, self.clock.now()) {
+            self.end_kept(id, since);
+        }
+    }
+
     /// Aborts the connections of a session's page if it is not complete in time.
-    pub(super) fn give_up_page(&mut self, session: SessionId) {
+    fn give_up_page(&mut self, session: SessionId) {
         if !self.apps.give_up_page(session, self.clock.now()) {
             return;
         }
@@ -66,11 +71,11 @@ impl Engine {
         }
     }
 
-    /// Closes a connection that its session has kept for long enough.
-    fn end_kept(&mut self, id: SlotId) {
+    /// Closes a connection that its session has kept for long enough since the last byte of a page.
+    fn end_kept(&mut self, id: SlotId, since: Instant) {
         let slot = &mut self.endpoints.slots[id];
         slot.phase = Phase::Closing;
-        self.record.recorder.close_flow(self.clock.now(), slot.flow, true);
+        self.record.recorder.close_flow(since, slot.flow, true);
         if let Some(sender) = slot.quic {
             self.endpoints.quic.keep_open(sender, false);
             let [_, client] = quic::both(sender);
@@ -190,7 +195,7 @@ impl Engine {
         self.apps.schedule_packet(source, &mut self.clock);
     }
 
-    /// Sends a packet of `len` bytes: as a datagram, or its payload over the flow's transport.
+    /// Sends a packet of `len` bytes: as a datagram, or its payload, a byte at least, over the flow's transport.
     fn send_payload(&mut self, id: SlotId, len: u32) {
         let now = self.clock.now();
         let slot = &mut self.endpoints.slots[id];
