@@ -86,6 +86,10 @@ const FIRST_STREAMS: u32 = 448;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of resets kept of streams that have not arrived yet.
 const MOST_EARLY_RESETS: usize = 1024;
+/// Maximum number of bytes that wait for the peer to read its control stream: 100,000 resets.
+const MOST_CONTROL: usize = 1 << 20;
+/// Least size of datagrams that a peer must accept [bytes]: packets of 1200 bytes, the least of QUIC, have room for 1162.
+const LEAST_DATAGRAM: usize = 1000;
 /// Maximum number of replies to unknown peers that wait to be sent.
 const RESPONSES: usize = 16;
 /// Close code of an end that stops.

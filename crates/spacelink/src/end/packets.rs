@@ -26,7 +26,7 @@ impl Spacelink {
     #[must_use]
     pub fn max_datagram(&mut self) -> Option<usize> {
         let at = self.active()?;
-        self.connections[at].conn.datagrams().max_size().map(|size| size - 1)
+        self.connections[at].conn.datagrams().max_size().map(|size| size.saturating_sub(1))
     }
 
     /// Sends an IP packet, in fragments if it is longer than [`Self::max_datagram`]. Lost packets are not retransmitted.
@@ -45,15 +45,17 @@ impl Spacelink {
         }
         let mut datagrams = self.connections[at].conn.datagrams();
         let most = datagrams.max_size().ok_or(NotSent::Down)?;
-        self.stats.sent_ip += 1;
         if packet.len() < most {
+            self.stats.sent_ip += 1;
             let _ = datagrams.send(frames::packet_datagram(packet).into(), true);
             return Ok(());
         }
-        let pieces = packet.len().div_ceil(most - FRAGMENT_HEADER);
+        let room = most.checked_sub(FRAGMENT_HEADER).filter(|room| *room > 0).ok_or(NotSent::Length)?;
+        let pieces = packet.len().div_ceil(room);
         if pieces > MAX_FRAGMENTS {
             return Err(NotSent::Length);
         }
+        self.stats.sent_ip += 1;
         // Fragments of equal length, which the shaper spreads better.
         let each = packet.len().div_ceil(pieces);
         for (index, data) in packet.chunks(each).enumerate() {

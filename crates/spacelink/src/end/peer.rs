@@ -171,6 +171,10 @@ impl Spacelink {
                     break;
                 }
             }
+            let connection = &self.connections[at];
+            if connection.control_pending.len() > MOST_CONTROL && !connection.over {
+                self.malformed(now, at);
+            }
             if self.connections[at].conn.is_drained() {
                 // Without effect if the end is known already.
                 self.ended(now, at, Reason::Closed);
@@ -189,10 +193,17 @@ impl Spacelink {
 
     pub(super) fn on_event(&mut self, now: Instant, at: usize, event: quinn_proto::Event) {
         use quinn_proto::Event as Quic;
+        if self.connections[at].over {
+            return;
+        }
         match event {
             Quic::HandshakeDataReady | Quic::DatagramsUnblocked => {}
             Quic::Connected => {
                 let connection = &mut self.connections[at];
+                if connection.conn.datagrams().max_size() < Some(LEAST_DATAGRAM) {
+                    self.malformed(now, at);
+                    return;
+                }
                 connection.control_out = connection.conn.streams().open(Dir::Uni);
                 connection.control_pending.extend_from_slice(&HELLO);
                 self.write_control(at);

@@ -33,8 +33,13 @@ struct Foreign {
 
 impl Foreign {
     /// A connection whose control stream begins with `greeting`.
-    #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
     fn new(greeting: &[u8]) -> Self {
+        Self::with(greeting, |_| {})
+    }
+
+    /// A connection as [`Self::new`] makes it, with other parameters of QUIC at the foreign side.
+    #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
+    fn with(greeting: &[u8], change: impl FnOnce(&mut TransportConfig)) -> Self {
         let now = Instant::now();
         let [own, other] = ["end", "foreign"].map(|name| Identity::generate(name).unwrap());
         let (certificate, trip) = (own.certificate(), Duration::from_millis(10));
@@ -43,13 +48,18 @@ impl Foreign {
         let setup = Setup { stream_window: 1000, ..Setup::new(other, certificate.clone(), None, trip) };
         let config = keys::client(&setup.identity, &certificate).unwrap();
         let mut config = ClientConfig::new(Arc::new(config));
-        config.transport_config(Arc::new(setup.parameters().transport(&Arc::default())));
+        let mut transport = setup.parameters().transport(&Arc::default());
+        change(&mut transport);
+        config.transport_config(Arc::new(transport));
         let endpoint = SharedEndpoint::new(&setup, None);
         let made = endpoint.get().connect(now, config, END.parse().unwrap(), "spacelink");
         let (handle, conn) = made.unwrap();
         let control = StreamId::new(quinn_proto::Side::Client, Dir::Uni, 0);
         let mut foreign = Self { end, events: Vec::new(), endpoint, handle, conn, control, code: None, now };
-        foreign.run(20);
+        // The greeting follows the last packet of the handshake at once.
+        while foreign.conn.is_handshaking() {
+            foreign.step();
+        }
         assert_eq!(foreign.conn.streams().open(Dir::Uni), Some(control));
         foreign.say(greeting);
         foreign
@@ -136,46 +146,49 @@ impl Foreign {
 
     /// Runs both for some milliseconds.
     fn run(&mut self, ms: u64) {
-        let (end, foreign) = (END.parse().unwrap(), FOREIGN.parse().unwrap());
         let until = self.now + Duration::from_millis(ms);
-        let mut out = Vec::new();
         while self.now < until {
-            while let Some(event) = self.conn.poll_endpoint_events() {
-                let answer = self.endpoint.get().handle_event(self.handle, event);
-                answer.into_iter().for_each(|event| self.conn.handle_event(event));
+            self.step();
+        }
+    }
+
+    /// Delivers what both have to send; the time passes if neither has anything.
+    fn step(&mut self) {
+        let (end, foreign) = (END.parse().unwrap(), FOREIGN.parse().unwrap());
+        let mut out = Vec::new();
+        while let Some(event) = self.conn.poll_endpoint_events() {
+            let answer = self.endpoint.get().handle_event(self.handle, event);
+            answer.into_iter().for_each(|event| self.conn.handle_event(event));
+        }
+        while let Some(event) = self.conn.poll() {
+            if let quinn_proto::Event::ConnectionLost { reason: ConnectionError::ApplicationClosed(close) } =
+                event
+            {
+                self.code = Some(close.error_code.into_inner());
             }
-            while let Some(event) = self.conn.poll() {
-                if let quinn_proto::Event::ConnectionLost {
-                    reason: ConnectionError::ApplicationClosed(close),
-                } = event
-                {
-                    self.code = Some(close.error_code.into_inner());
-                }
-            }
-            let mut quiet = true;
+        }
+        let mut quiet = true;
+        while self.conn.poll_transmit(self.now, 1, &mut out).is_some() {
+            self.end.receive(self.now, foreign, None, 0, &out);
             out.clear();
-            while self.conn.poll_transmit(self.now, 1, &mut out).is_some() {
-                self.end.receive(self.now, foreign, None, 0, &out);
-                out.clear();
-                quiet = false;
+            quiet = false;
+        }
+        self.events.extend(std::iter::from_fn(|| self.end.poll()));
+        while self.end.transmit(self.now, 1, &mut out).is_some() {
+            let datagram = BytesMut::from(&out[..]);
+            let event = self.endpoint.get().handle(self.now, end, None, None, datagram, &mut Vec::new());
+            if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+                self.conn.handle_event(event);
             }
-            self.events.extend(std::iter::from_fn(|| self.end.poll()));
-            while self.end.transmit(self.now, 1, &mut out).is_some() {
-                let datagram = BytesMut::from(&out[..]);
-                let event = self.endpoint.get().handle(self.now, end, None, None, datagram, &mut Vec::new());
-                if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
-                    self.conn.handle_event(event);
-                }
-                quiet = false;
+            quiet = false;
+        }
+        if quiet {
+            self.now += Duration::from_millis(1);
+            if self.conn.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.conn.handle_timeout(self.now);
             }
-            if quiet {
-                self.now += Duration::from_millis(1);
-                if self.conn.poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.conn.handle_timeout(self.now);
-                }
-                if self.end.timer().is_some_and(|due| due <= self.now) {
-                    self.end.on_timer(self.now);
-                }
+            if self.end.timer().is_some_and(|due| due <= self.now) {
+                self.end.on_timer(self.now);
             }
         }
     }
@@ -286,6 +299,43 @@ fn credits_for_more_than_was_written_do_not_count() {
         assert_eq!(foreign.events(), expected, "{frame:?}");
         assert_eq!(foreign.end.stats().malformed, malformed, "{frame:?}");
     }
+}
+
+/// Of the size that the peer announces, quinn uses all but 9 bytes. A connection without room for packets is never up, whatever follows.
+#[test]
+fn a_peer_that_accepts_no_or_only_short_datagrams_is_given_up() {
+    for size in [None, Some(0), Some(5), Some(13), Some(14), Some(15), Some(500), Some(1008)] {
+        let mut foreign = Foreign::with(&HELLO, |config| {
+            config.datagram_receive_buffer_size(size);
+        });
+        assert_eq!(foreign.events(), [Event::Failed(another_protocol())], "{size:?}");
+        assert_eq!((foreign.end.stats().malformed, foreign.code), (1, Some(2)), "{size:?}");
+        assert_eq!(foreign.end.max_datagram(), None);
+        assert!(matches!(foreign.end.datagram(&[0; 1500]), Err(NotSent::Down)), "{size:?}");
+    }
+    let mut foreign = Foreign::with(&HELLO, |config| {
+        config.datagram_receive_buffer_size(Some(1009));
+    });
+    assert_eq!(foreign.events(), [Event::Up]);
+    assert_eq!(foreign.end.max_datagram(), Some(999));
+    assert_eq!(foreign.end.wire_len(1500), 1500 + 2 * (28 + 30 + 5));
+    foreign.end.datagram(&[0; 1500]).unwrap();
+    foreign.run(20);
+    // The foreign side has room for the last one only.
+    assert_eq!(foreign.datagrams().iter().map(Vec::len).collect::<Vec<_>>(), [755]);
+    assert_eq!(foreign.end.stats().fragmented_ip, 1);
+}
+
+/// A fragment has room for 995 bytes, and 64 of them for 63,680.
+#[test]
+fn a_packet_that_is_too_long_is_not_counted_as_sent() {
+    let mut foreign = Foreign::with(&HELLO, |config| {
+        config.datagram_receive_buffer_size(Some(1009));
+    });
+    assert!(matches!(foreign.end.datagram(&vec![0; 64 * 995 + 1]), Err(NotSent::Length)));
+    assert_eq!(foreign.end.stats().sent_ip, 0);
+    foreign.end.datagram(&vec![0; 64 * 995]).unwrap();
+    assert_eq!((foreign.end.stats().sent_ip, foreign.end.stats().fragmented_ip), (1, 1));
 }
 
 #[test]
@@ -551,6 +601,26 @@ fn a_peer_that_leaves_gaps_cannot_fill_the_memory() {
     foreign.deliver(&withheld[0]);
     foreign.run(20);
     assert_eq!(foreign.events(), []);
+}
+
+/// A peer that reads nothing of the control stream, and makes this end write to it.
+#[test]
+fn a_peer_that_does_not_read_resets_is_given_up() {
+    let mut foreign = Foreign::with(&HELLO, |config| {
+        config.stream_receive_window(VarInt::from_u32(0));
+    });
+    foreign.end.setup.streams = 0;
+    // As if the resets of many streams had been written.
+    let pending = |foreign: &mut Foreign| std::mem::take(&mut foreign.end.connections[0].control_pending);
+    foreign.open(&header_bytes());
+    let first = pending(&mut foreign);
+    assert_eq!(first[HELLO.len()..], [2, 0]);
+    foreign.end.connections[0].control_pending = vec![3; MOST_CONTROL - 2];
+    foreign.open(&header_bytes());
+    assert_eq!(foreign.events(), [Event::Up]);
+    foreign.open(&header_bytes());
+    assert_eq!(foreign.events(), [Event::Down(another_protocol())]);
+    assert_eq!((foreign.end.stats().malformed, foreign.code), (1, Some(2)));
 }
 
 #[test]
