@@ -50,7 +50,7 @@ impl Daemon {
                 sys::abort(socket);
                 continue;
             };
-            self.open_relay(key, [client, server], socket, true);
+            self.open_relay(key, [client, server], client, socket, true);
         }
         self.update_bypass();
     }
@@ -95,7 +95,7 @@ impl Daemon {
             return self.admission.waiting.push_back((key, header));
         }
         match sys::connect_as(client, server, &self.tcp_options) {
-            Ok(socket) => self.open_relay(key, [client, server], socket, false),
+            Ok((socket, seen)) => self.open_relay(key, [seen, server], client, socket, false),
             Err(e) => {
                 self.observer.counters.unreachable += 1;
                 self.observer.connection_reset(Cause::of(&e, false), client, server, &e.to_string());
@@ -116,13 +116,21 @@ impl Daemon {
         }
     }
 
-    fn open_relay(&mut self, key: StreamKey, ends: [SocketAddr; 2], socket: TcpStream, connected: bool) {
+    /// Relays between a stream and a socket with these `ends`; `origin` is the client's address at its own host.
+    fn open_relay(
+        &mut self,
+        key: StreamKey,
+        ends: [SocketAddr; 2],
+        origin: SocketAddr,
+        socket: TcpStream,
+        connected: bool,
+    ) {
         let (id, [client, server]) = (self.relays.vacant(), ends);
         let generation = self.relays.next_generation();
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         if let Err(e) = self.sources.add(&socket, Source::Relay { id, generation }, flags) {
             self.observer.counters.refused += 1;
-            self.observer.connection_reset(Cause::Limit, client, server, e.desc());
+            self.observer.connection_reset(Cause::Limit, origin, server, e.desc());
             self.spacelink.hub.reset(key);
             return sys::abort(socket);
         }
@@ -132,6 +140,7 @@ impl Daemon {
         let user = self.relays.enter_user(client.ip());
         let buffer = (self.memory.open(id, user, segment), self.memory.ring());
         let mut relay = Relay::new(key, ends, (socket, connected), buffer, generation, self.now);
+        relay.origin = origin;
         if connected {
             // A user's SYN, which came before there was a socket, is not acknowledged here.
             let syn = self.host.senders.unacknowledged(self.flows.connection(client, server));
@@ -258,21 +267,23 @@ impl Daemon {
     fn abort(&mut self, id: RelayId, cause: Cause, why: &str) {
         let Some(relay) = self.relays.get(id) else { return };
         self.observer.counters.reset += 1;
-        self.observer.connection_reset(cause, relay.client, relay.server, why);
+        self.observer.connection_reset(cause, relay.origin, relay.server, why);
         self.remove(id);
     }
 
     /// Removes a connection; its socket is the caller's.
     fn remove(&mut self, id: RelayId) -> Option<TcpStream> {
-        let relay = self.relays.remove(id)?;
+        let (relay, is_last) = self.relays.remove(id)?;
         let (client, server, pool, peer) = (relay.client, relay.server, relay.pool, relay.key.peer());
         let (socket, out) = relay.into_parts();
         self.chunks.remove(peer, out.in_flight());
         self.memory.close(id, out.held());
-        self.host.senders.forget(self.flows.connection(client, server));
-        self.interceptor.windows.forget(client, server);
-        let flow = self.flows.tcp_flow(client, server);
-        self.host.with(peer, |gateway, at| gateway.flow(flow, FlowEvent::Closed, at));
+        if is_last {
+            self.host.senders.forget(self.flows.connection(client, server));
+            self.interceptor.windows.forget(client, server);
+            let flow = self.flows.tcp_flow(client, server);
+            self.host.with(peer, |gateway, at| gateway.flow(flow, FlowEvent::Closed, at));
+        }
         self.memory.recycle(out.ring);
         self.memory.wake_memory_waiters(&mut self.relays);
         self.memory.wake_buffer_waiters(pool, &mut self.relays);

@@ -22,8 +22,10 @@ pub const SEGMENT: u64 = 1400;
 pub struct Relay {
     /// Its stream.
     pub key: StreamKey,
-    /// The client's address.
+    /// The client's address, with the port that the server sees.
     pub client: SocketAddr,
+    /// The client's address at its own host.
+    pub origin: SocketAddr,
     /// The server's address.
     pub server: SocketAddr,
     /// Its buffer.
@@ -91,6 +93,7 @@ impl Relay {
         Self {
             key,
             client,
+            origin: client,
             server,
             pool,
             generation,

@@ -161,15 +161,19 @@ impl Relays {
         self.connecting -= 1;
     }
 
-    /// Removes a connection and its user's share.
-    pub fn remove(&mut self, id: RelayId) -> Option<Relay> {
+    /// Removes a connection and its user's share. Also returns true if no later connection has the same ends.
+    pub fn remove(&mut self, id: RelayId) -> Option<(Relay, bool)> {
         let relay = *self.slots.get_mut(id.index())?.take()?;
         self.free.push(id);
         self.users.leave(relay.client.ip());
-        self.pairs.remove(self.hasher.tcp(relay.client, relay.server));
+        let pair = self.hasher.tcp(relay.client, relay.server);
+        let is_last = self.pairs.get(pair) == Some(&id);
+        if is_last {
+            self.pairs.remove(pair);
+        }
         self.open -= 1;
         self.connecting -= u32::from(!relay.is_connected());
-        Some(relay)
+        Some((relay, is_last))
     }
 
     /// Appends a connection to the ready list if it is not there yet.
@@ -240,5 +244,43 @@ impl Users {
             self.free.push(*user);
             self.known.remove(&address);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use bentpipe_gateway::{PepBuffers, Sharing};
+    use bentpipe_spacelink::PeerId;
+    use bentpipe_units::Instant;
+
+    use super::*;
+    use crate::relay::memory::PepMemory;
+
+    /// A client resets its connection and opens another from the same port, which arrives before the old one is removed.
+    #[test]
+    fn a_closing_connection_leaves_a_later_one_between_the_same_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends: [SocketAddr; 2] = ["10.3.0.1:40000", "10.1.0.1:80"].map(|text| text.parse().unwrap());
+        let mut relays = Relays::new(FlowHasher::default());
+        let mut memory =
+            PepMemory::new(PepBuffers::new(1000, Sharing::PerConnection), Sharing::PerConnection, 1000);
+        let mut insert = |relays: &mut Relays, serial| {
+            let id = relays.vacant();
+            let user = relays.enter_user(ends[0].ip());
+            let buffer = (memory.open(id, user, 1400), memory.ring());
+            let socket = (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), true);
+            let key = StreamKey::new(PeerId(0), serial, serial);
+            let generation = relays.next_generation();
+            relays.insert(Box::new(Relay::new(key, ends, socket, buffer, generation, Instant::ZERO)));
+            id
+        };
+        let (old, new) = (insert(&mut relays, 1), insert(&mut relays, 2));
+        assert_eq!(relays.by_ends(ends[0], ends[1]), Some(new));
+        assert!(relays.remove(old).is_some_and(|(_, is_last)| !is_last));
+        assert_eq!(relays.by_ends(ends[0], ends[1]), Some(new));
+        assert!(relays.remove(new).is_some_and(|(_, is_last)| is_last));
+        assert_eq!(relays.by_ends(ends[0], ends[1]), None);
     }
 }

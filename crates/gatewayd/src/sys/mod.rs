@@ -122,18 +122,25 @@ pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr, Sock
     Ok((stream, unmapped(client), unmapped(server)))
 }
 
-/// Begins a connection from `client`'s own address to `server`, from another port if that one is taken.
+/// Begins a connection from `client`'s own address to `server`, from another port if that one is taken. Returns the socket and the
+/// address that the server sees.
 ///
 /// # Errors
 /// If it cannot begin. Its result is known when the socket becomes writable.
-pub fn connect_as(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
-    match connect_from(client, server, options) {
+pub fn connect_as(
+    client: SocketAddr,
+    server: SocketAddr,
+    options: &TcpOptions,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let socket = match connect_from(client, server, options) {
         // Another socket has the port, or an earlier connection of the two has only just ended.
         Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) if client.port() != 0 => {
-            Ok(connect_from(SocketAddr::new(client.ip(), 0), server, options)?)
+            connect_from(SocketAddr::new(client.ip(), 0), server, options)?
         }
-        other => Ok(other?),
-    }
+        other => other?,
+    };
+    let seen = unmapped(socket.local_addr()?);
+    Ok((socket, seen))
 }
 
 fn connect_from(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> nix::Result<TcpStream> {
@@ -281,14 +288,15 @@ mod tests {
         };
         let begin = |client| connect_as(client, to, &options);
         // Only root may use a foreign address.
-        let Ok(first) = begin("127.0.0.9:0".parse().unwrap()) else { return };
-        let client = first.local_addr().unwrap();
+        let Ok((first, client)) = begin("127.0.0.9:0".parse().unwrap()) else { return };
         assert_eq!(client.ip().to_string(), "127.0.0.9");
         // The same ends again; again while the first connection is closing; and a port with a listener.
         let listener = TcpListener::bind("127.0.0.9:0").unwrap();
-        let (_end, _) = server.accept().unwrap();
+        let (_end, seen) = server.accept().unwrap();
+        assert_eq!(client, seen);
         let taken = |port: SocketAddr| {
-            let other = begin(port).unwrap().local_addr().unwrap();
+            let (_socket, other) = begin(port).unwrap();
+            assert_eq!(other, server.accept().unwrap().1);
             assert!(other.ip() == client.ip() && other.port() != port.port(), "{other} {port}");
         };
         taken(client);
