@@ -53,13 +53,38 @@ enum Sent {
 }
 
 impl Socket {
-    /// Sends; tries twice, since an error may belong to an earlier datagram. The loop reads such errors when epoll reports them.
-    fn send(&self, outgoing: &Outgoing) -> Sent {
-        let transmit = &outgoing.transmit;
+    /// Number of datagrams that one call may send, at most `most`: one after the kernel has refused to segment a group.
+    pub fn group(&self, most: usize) -> usize {
+        self.state.max_gso_segments().min(most).max(1)
+    }
+
+    /// Sends. The datagrams of a group that the kernel does not segment go one by one; those sent are removed from `outgoing`.
+    fn send(&self, outgoing: &mut Outgoing) -> Sent {
+        let transmit = outgoing.transmit;
+        let result = self.send_once(&transmit, &outgoing.bytes);
+        let refused = result == Sent::Lost && self.group(usize::MAX) == 1;
+        let Some(len) = transmit.segment.filter(|_| refused) else { return result };
+        let single = Transmit { segment: None, ..transmit };
+        let mut result = Sent::Yes;
+        while !outgoing.bytes.is_empty() {
+            let len = len.clamp(1, outgoing.bytes.len());
+            match self.send_once(&single, &outgoing.bytes[..len]) {
+                Sent::Yes => {}
+                Sent::Full => return Sent::Full,
+                Sent::Lost => result = Sent::Lost,
+            }
+            outgoing.bytes.drain(..len);
+        }
+        result
+    }
+
+    /// Sends in one call; tries twice, since an error may belong to an earlier datagram. The loop reads such errors when epoll reports
+    /// them.
+    fn send_once(&self, transmit: &Transmit, bytes: &[u8]) -> Sent {
         let datagrams = quinn_udp::Transmit {
             destination: transmit.to,
             ecn: EcnCodepoint::from_bits(transmit.ecn),
-            contents: &outgoing.bytes,
+            contents: bytes,
             segment_size: transmit.segment,
             src_ip: transmit.from,
         };
@@ -142,8 +167,8 @@ impl Sender {
 
     /// Sends all that waits. Returns false if the kernel does not take it.
     fn send_here(&mut self, lost: &mut u64) -> bool {
-        while let Some(outgoing) = self.outgoing.pop_front() {
-            match self.socket.send(&outgoing) {
+        while let Some(mut outgoing) = self.outgoing.pop_front() {
+            match self.socket.send(&mut outgoing) {
                 Sent::Yes => {}
                 Sent::Lost => *lost += 1,
                 Sent::Full => {
@@ -265,7 +290,7 @@ fn run(socket: &Socket, shared: &Shared) {
         std::mem::swap(&mut work.waiting, &mut batch);
         work.bytes = 0;
         drop(work);
-        for outgoing in &batch {
+        for outgoing in &mut batch {
             while let result @ (Sent::Full | Sent::Lost) = socket.send(outgoing) {
                 if result == Sent::Lost || shared.work().stopping {
                     shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -371,6 +396,25 @@ mod tests {
         }
         sender.flush(numbered(0..100, to));
         (0..100).for_each(|number| assert_eq!(received(&socket), number));
+    }
+
+    /// The kernel segments at most 64 or 128 datagrams (UDP_MAX_SEGMENTS) and refuses more with EINVAL, as a device without checksums
+    /// refuses any group with EIO.
+    #[test]
+    fn datagrams_of_a_group_that_the_kernel_refuses_are_sent_one_by_one() {
+        let (mut sender, socket, to) = pair();
+        let before = sender.socket.group(44);
+        let mut group = Some(0..200_u64);
+        let lost = sender.flush(|out| {
+            out.clear();
+            out.extend(group.take()?.flat_map(u64::to_be_bytes));
+            Some(Transmit { to, from: None, segment: Some(8), ecn: 0 })
+        });
+        assert_eq!(lost, 0);
+        (0..200).for_each(|number| assert_eq!(received(&socket), number));
+        // Of a kernel without segmentation, too.
+        assert!((1..=44).contains(&before));
+        assert_eq!(sender.socket.group(44), 1);
     }
 
     #[test]

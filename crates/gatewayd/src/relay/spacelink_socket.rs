@@ -33,7 +33,7 @@ pub struct SpacelinkSocket {
     pub hub: Hub,
     socket: Arc<Socket>,
     sender: Sender,
-    /// Datagrams sent by one call: as many as the kernel segments, and as fit an IP packet.
+    /// Most datagrams sent by one call: as many as fit an IP packet.
     most: usize,
     /// Space for a received batch.
     batch: Vec<Vec<u8>>,
@@ -77,7 +77,7 @@ impl SpacelinkSocket {
         let state = UdpSocketState::new((&socket).into()).map_err(failed("UDP"))?;
         state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
         let room = state.gro_segments().max(1) * usize::from(setup.mtu);
-        let most = state.max_gso_segments().min(65_000 / usize::from(setup.mtu)).max(1);
+        let most = (65_000 / usize::from(setup.mtu)).max(1);
         let socket = Arc::new(Socket { udp: socket, state });
         Ok(Self {
             hub: hub.map_err(key)?,
@@ -151,7 +151,7 @@ impl SpacelinkSocket {
 
     /// Sends the spacelink's datagrams until the kernel takes no more. Returns the number of calls whose datagrams were lost.
     pub fn flush(&mut self, now: StdInstant) -> u64 {
-        let (hub, most) = (&mut self.hub, self.most);
+        let (hub, most) = (&mut self.hub, self.socket.group(self.most));
         self.sender.flush(|out| hub.transmit(now, most, out))
     }
 
