@@ -75,6 +75,13 @@ impl RateEstimator {
         }
     }
 
+    /// Sets the greatest rate, with which the estimate begins again.
+    pub fn set_most(&mut self, most: Rate) {
+        (self.bounds.most, self.rate) = (most, most);
+        // The interval belongs to the former rate.
+        (self.begin, self.waits) = (None, false);
+    }
+
     /// The estimate.
     #[must_use]
     pub fn rate(&self) -> Rate {
@@ -123,7 +130,8 @@ impl RateEstimator {
             false if busy && found >= 0.9 * rate => 1.1 * rate,
             false => rate,
         };
-        let next = (next as u64).clamp(self.bounds.least.as_bps(), self.bounds.most.as_bps());
+        let RateBounds { least, most, .. } = self.bounds;
+        let next = (next as u64).clamp(least.min(most).as_bps(), most.as_bps());
         let changed = next != self.rate.as_bps();
         self.rate = Rate::from_bps(next);
         changed.then_some(self.rate)
@@ -195,6 +203,28 @@ mod tests {
             assert_eq!(changed.is_some(), estimator.rate() != before, "step {step}");
         }
         assert_eq!(estimator.base(), Some(Duration::from_millis(500)));
+    }
+
+    /// The regulator has had the new rate since: 1,250,000 bytes in 500 ms are 20 Mbit/s, of the rate before. A greatest rate below the
+    /// least is both.
+    #[test]
+    fn a_new_greatest_rate_applies_at_once_and_bounds_the_estimate() {
+        let mut estimator = RateEstimator::new(BOUNDS);
+        let (mut now, mut delivered) = (Instant::ZERO, 0);
+        let mut observe = |estimator: &mut RateEstimator, bytes| {
+            now += Duration::from_millis(500);
+            delivered += bytes;
+            let round_trip = Duration::from_millis(500);
+            estimator.observe(LinkObservation { delivered, round_trip, is_busy: true }, now)
+        };
+        observe(&mut estimator, 0);
+        for (most, bytes) in [(10_000_000, 625_000), (500_000, 31_250), (20_000_000, 1_250_000)] {
+            estimator.set_most(Rate::from_bps(most));
+            for bytes in [1_250_000, bytes, bytes, bytes] {
+                assert_eq!(observe(&mut estimator, bytes), None, "{most}");
+                assert_eq!(estimator.rate(), Rate::from_bps(most));
+            }
+        }
     }
 
     /// After an outage the interval begins anew: bytes and time of the outage do not count.

@@ -249,7 +249,11 @@ impl Daemon {
             });
         }
         if changes.rate {
-            self.set_rate(self.config.rate());
+            let rate = self.config.rate();
+            if let Some(((estimator, _), most)) = self.estimator.as_mut().zip(rate) {
+                estimator.set_most(most);
+            }
+            self.set_rate(rate);
         }
         self.update_terminals(before.as_ref(), &certificates)?;
         self.admission.set_limits(&self.config, sys::raise_descriptors());
