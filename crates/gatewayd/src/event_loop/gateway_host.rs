@@ -120,6 +120,14 @@ pub struct GatewayHost {
     woken: Instant,
 }
 
+/// Sets the rate that a gateway may have: its peak rate or the carrier's `rate`, whichever is less. A carrier that stands still changes
+/// nothing.
+fn set_peak(gateway: &mut Gateway, pir: Option<Rate>, rate: Rate) {
+    if rate.as_bps() > 0 {
+        gateway.set_peak(pir.map_or(rate, |pir| pir.min(rate)));
+    }
+}
+
 impl GatewayHost {
     /// The host of one `gateway` for all peers, whose regulator has `rate`, or no limit.
     pub fn new(gateway: Gateway, rate: Option<Rate>, now: Instant) -> Self {
@@ -254,8 +262,9 @@ impl GatewayHost {
     }
 
     /// Adds the gateway of a peer that has this share of the carrier.
-    pub fn add(&mut self, peer: PeerId, gateway: Gateway, share: Share) {
+    pub fn add(&mut self, peer: PeerId, mut gateway: Gateway, share: Share) {
         let Some(shared) = &mut self.carrier else { return };
+        set_peak(&mut gateway, share.pir, Self::rate_or_unlimited(self.rate));
         let leaf = shared.carrier.add(share);
         let index = leaf.index() as usize;
         if shared.leaves.len() <= index {
@@ -284,7 +293,7 @@ impl GatewayHost {
         {
             shared.carrier.set(leaf, share, self.at);
             node.pir = share.pir;
-            node.gateway.set_peak(share.pir.map_or(rate, |pir| pir.min(rate)));
+            set_peak(&mut node.gateway, share.pir, rate);
         }
     }
 
@@ -489,8 +498,8 @@ impl GatewayHost {
         match &mut self.carrier {
             Some(shared) => {
                 shared.carrier.set_rate(rate, now);
-                for node in self.nodes.iter_mut().flatten().filter(|_| rate.as_bps() > 0) {
-                    node.gateway.set_peak(node.pir.map_or(rate, |pir| pir.min(rate)));
+                for node in self.nodes.iter_mut().flatten() {
+                    set_peak(&mut node.gateway, node.pir, rate);
                 }
             }
             None => self.with_all(|gateway, _| gateway.set_rate(rate, now)),
@@ -595,6 +604,34 @@ mod tests {
         let mut host = stopped_by_the_modem();
         host.remove(PeerId(0));
         assert_eq!((take_items(&mut host).len(), host.items()), (2, 0));
+    }
+
+    /// A terminal that a reload adds, or moves to another plan, has the carrier's present rate, and keeps its own while that is 0.
+    #[test]
+    fn an_added_or_moved_terminal_has_the_present_rate() {
+        let mut host = sharing("");
+        let capacity =
+            |host: &GatewayHost| host.gateway(PeerId(2)).unwrap().transmit_queue().state().capacity;
+        let share = |mbps: u64| Share { pir: Some(Rate::from_bps(mbps * 1_000_000)), ..Share::default() };
+        let add = |host: &mut GatewayHost, share| {
+            let queues = config("").gateway;
+            let setup = bentpipe_gateway::Config { peak: Some(RATE), ..queues.config(None, None).unwrap() };
+            host.add(PeerId(2), setup.build(queues.aqm.build().unwrap(), 1), share);
+        };
+        host.set_rate(Some(Rate::from_bps(5_000_000)), Instant::ZERO);
+        for (share, expected) in [(Share::default(), 5_000_000), (share(3), 3_000_000), (share(9), 5_000_000)]
+        {
+            add(&mut host, share);
+            assert_eq!(capacity(&host).as_bps(), expected);
+            host.remove(PeerId(2));
+        }
+        host.set_rate(Some(Rate::from_bps(0)), Instant::ZERO);
+        add(&mut host, Share::default());
+        assert_eq!(capacity(&host), RATE);
+        host.set_share(PeerId(2), share(3));
+        assert_eq!(capacity(&host), RATE);
+        host.set_rate(Some(Rate::from_bps(5_000_000)), Instant::ZERO);
+        assert_eq!(capacity(&host).as_bps(), 3_000_000);
     }
 
     /// PIE and DualPI2 always have a timer, FQ-PIE while packets wait. REDFC holds a packet again while the transmit queue is long.
