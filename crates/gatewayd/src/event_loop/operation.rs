@@ -199,7 +199,7 @@ impl Daemon {
     }
 
     fn nfqueue_losses(&self) -> Vec<NfqueueLost> {
-        let number = self.config.internet.as_ref().map_or(0, |i| i.queue.0 as u16);
+        let number = self.steering.setup.side.queue().unwrap_or(0);
         let losses = |queue: &Option<Queue>, number: u16| {
             let lost = queue.as_ref()?.lost().ok()?;
             Some(NfqueueLost { queue: number, queue_full: lost.queue, buffer_full: lost.user })

@@ -358,3 +358,22 @@ impl Daemon {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The metrics name the queue by this number, too.
+    #[test]
+    fn a_terminal_with_an_aqm_has_the_queue_of_its_users() {
+        let text = "role = \"terminal\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\nRETURN\
+             [satellite]\nlocal = \"10.2.0.2:4400\"\npeer = \"10.2.0.1:4400\"\nkeys = \"keys\"\nrate = \"2 Mbps\"\n\
+             [users]\ndevice = \"us0\"\nclients = [\"10.3.0.0/24\"]\nqueue = 7\n";
+        let queue = |lines: &str| {
+            let config = Config::parse(&text.replace("RETURN", lines), "t.toml").unwrap();
+            rules_setup(&config).side.queue()
+        };
+        assert_eq!(queue("return = { aqm.algorithm = \"red\" }\n"), Some(7));
+        assert_eq!(queue(""), None);
+    }
+}

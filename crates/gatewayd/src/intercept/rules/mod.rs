@@ -57,6 +57,17 @@ pub enum Side {
     },
 }
 
+impl Side {
+    /// NFQUEUE number of the packets for the AQM; `None` without.
+    #[must_use]
+    pub fn queue(self) -> Option<u16> {
+        match self {
+            Self::Internet { queue, .. } => Some(queue),
+            Self::Users { queue, .. } => queue,
+        }
+    }
+}
+
 /// Setup of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
