@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use bentpipe_gateway::{Carrier, Event, Gateway, GatewayQueue, InFlight, Snapshot, Turn};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::tree::{NodeId, Share};
-use bentpipe_queue::{Packet, Queue};
+use bentpipe_queue::{Counters, Packet, Queue};
 use bentpipe_spacelink::{PeerId, StreamKey};
 use bentpipe_units::{Duration, Id as _, Instant, Rate};
 use slab::Slab;
 
 use crate::intercept::nfqueue::PacketId;
+use crate::observe::metrics::PeerQueue;
 use crate::observe::record::QueuesState;
 use crate::sys::clock::catch_up;
 
@@ -99,6 +100,31 @@ struct SharedCarrier {
     leaves: Vec<PeerId>,
 }
 
+/// Counters of gateways together, removed ones included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Their queues.
+    pub queues: PeerQueue,
+    /// Counters of the queues that they watch.
+    pub watched: Counters,
+    /// Bytes that left their transmit queues.
+    pub sent_bytes: u64,
+}
+
+impl Totals {
+    /// Adds the counters of a gateway.
+    pub fn add(&mut self, gateway: &Gateway, now: Instant) {
+        let [receive, transmit] = [gateway.receive_queue(), gateway.transmit_queue()];
+        self.queues.packets += u64::from(transmit.state().packets);
+        self.queues.bytes += transmit.state().bytes;
+        self.queues.packet_seconds += transmit.packet_seconds(now);
+        self.queues.counters[0] += *receive.counters();
+        self.queues.counters[1] += *transmit.counters();
+        self.watched += *gateway.watched_queue().counters();
+        self.sent_bytes += transmit.state().sent_bytes;
+    }
+}
+
 /// The gateways and their host's state: one gateway for all peers, or one for each, whose transmit queues share a carrier.
 pub struct GatewayHost {
     /// By [`PeerId`]; the only one is that of peer 0.
@@ -110,6 +136,7 @@ pub struct GatewayHost {
     orphans: VecDeque<Event>,
     /// Counters of removed gateways.
     removed: Snapshot,
+    removed_totals: Totals,
     /// Estimated windows of the senders.
     pub senders: InFlight,
     /// Time that the gateway is told: that of the turn, or earlier while the loop catches up.
@@ -151,6 +178,7 @@ impl GatewayHost {
             to_poll: VecDeque::new(),
             orphans: VecDeque::new(),
             removed: Snapshot::default(),
+            removed_totals: Totals::default(),
             senders: InFlight::default(),
             at: now,
             rate,
@@ -214,6 +242,14 @@ impl GatewayHost {
             state.snapshot = [state.snapshot, Snapshot::of_gateway(gateway, now)].into_iter().sum();
         }
         state
+    }
+
+    /// Counters of all gateways at `now`, and of removed ones.
+    #[must_use]
+    pub fn totals(&self, now: Instant) -> Totals {
+        let mut totals = self.removed_totals;
+        self.gateways().for_each(|gateway| totals.add(gateway, now));
+        totals
     }
 
     /// Rate that a peer may have: its peak rate or that of the regulator, whichever is less; `None` without a limit.
@@ -340,6 +376,7 @@ impl GatewayHost {
         while node.gateway.release(at).is_some() {}
         self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
         self.removed = [self.removed, Snapshot::of_gateway(&node.gateway, at)].into_iter().sum();
+        self.removed_totals.add(&node.gateway, at);
     }
 
     /// Charges bytes sent to a peer that its gateway did not release.
@@ -632,6 +669,26 @@ mod tests {
         assert_eq!(capacity(&host), RATE);
         host.set_rate(Some(Rate::from_bps(5_000_000)), Instant::ZERO);
         assert_eq!(capacity(&host).as_bps(), 3_000_000);
+    }
+
+    #[test]
+    fn counters_do_not_fall_when_a_terminal_is_removed() {
+        let mut host = sharing("");
+        for peer in [PeerId(0), PeerId(0), PeerId(1)] {
+            let pkt = packet(&mut host, peer);
+            host.with(peer, |gateway, at| gateway.arrive(pkt, at));
+            let pkt = packet(&mut host, peer);
+            host.with(peer, |gateway, at| gateway.transmit(pkt, at));
+        }
+        host.at = Instant::ZERO + Duration::from_millis(100);
+        host.remove(PeerId(0));
+        host.remove(PeerId(1));
+        let totals = host.totals(host.at);
+        assert_eq!((totals.watched.offered, totals.watched.offered_bytes), (3, 3000));
+        assert_eq!((totals.queues.counters[1].sent, totals.sent_bytes), (3, 3000));
+        assert_eq!((totals.queues.packets, totals.queues.bytes), (0, 0));
+        // Three packets for 100 ms.
+        assert!((totals.queues.packet_seconds - 0.3).abs() < 1e-9, "{}", totals.queues.packet_seconds);
     }
 
     /// PIE and DualPI2 always have a timer, FQ-PIE while packets wait. REDFC holds a packet again while the transmit queue is long.

@@ -7,6 +7,7 @@ use bentpipe_spacelink::{Certificate, LinkObservation, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::connections::Survey;
+use super::gateway_host::Totals;
 use super::setup::failed;
 use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config};
@@ -80,17 +81,16 @@ impl Daemon {
         let surveys = self.surveys();
         let survey = surveys.iter().copied().fold(Survey::default(), Survey::with);
         let buffers = self.memory.buffers();
-        let mut all = PeerQueue::default();
-        host.gateways().for_each(|gateway| self.add_queues(gateway, &mut all));
+        let totals = host.totals(self.now);
         Snapshot {
             now: self.now,
             receive: queue(GatewayQueue::Receive),
             transmit: queue(GatewayQueue::Transmit),
             held: sum(&|gateway| u64::from(gateway.watched_queue().state().held)),
-            aqm_offered_packets: sum(&|gateway| gateway.watched_queue().counters().offered),
-            aqm_offered_bytes: sum(&|gateway| gateway.watched_queue().counters().offered_bytes),
+            aqm_offered_packets: totals.watched.offered,
+            aqm_offered_bytes: totals.watched.offered_bytes,
             aqm_bypassed_packets: counters.aqm_bypassed,
-            marked: sum(&|gateway| gateway.watched_queue().counters().marked),
+            marked: totals.watched.marked,
             nfqueue: self.nfqueue_losses(),
             capacity: self.host.rate(),
             debt: host.debt(self.now),
@@ -125,18 +125,15 @@ impl Daemon {
                 .iter()
                 .filter_map(|(peer, _)| {
                     let survey = surveys.get(peer.index()).copied().unwrap_or_default();
-                    self.peer_state(peer, survey, &all)
+                    self.peer_state(peer, survey, &totals.queues)
                 })
                 .collect(),
-            queue: all,
+            queue: totals.queues,
             probes,
             evidence: Evidence {
                 payload: link.written_bytes + observer.udp.sent + observer.other.sent,
-                sent: sum(&|gateway| gateway.transmit_queue().state().sent_bytes) + counters.charged_bytes,
-                packet_seconds: host
-                    .gateways()
-                    .map(|gateway| gateway.transmit_queue().packet_seconds(self.now))
-                    .sum(),
+                sent: totals.sent_bytes + counters.charged_bytes,
+                packet_seconds: totals.queues.packet_seconds,
                 window_limited_ns: observer.window_limited.as_nanos(),
                 window_limited_streams: survey.window_limited,
                 up: link.up && !link.silent,
@@ -149,24 +146,14 @@ impl Daemon {
         }
     }
 
-    /// Adds what is in the queues of a gateway.
-    fn add_queues(&self, gateway: &Gateway, sum: &mut PeerQueue) {
-        let [receive, transmit] = [gateway.receive_queue(), gateway.transmit_queue()];
-        sum.packets += u64::from(transmit.state().packets);
-        sum.bytes += transmit.state().bytes;
-        sum.packet_seconds += transmit.packet_seconds(self.now);
-        sum.counters[0] += *receive.counters();
-        sum.counters[1] += *transmit.counters();
-    }
-
     /// State of a peer with these connections; `all` are the queues of all peers together.
     fn peer_state(&self, peer: PeerId, survey: Survey, all: &PeerQueue) -> Option<PeerState> {
         let link = self.spacelink.hub.link(peer)?.stats();
         let terminal = self.terminals.get(peer)?;
         let queue = self.host.gateway(peer).filter(|_| self.host.is_shared()).map(|gateway| {
-            let mut own = PeerQueue::default();
-            self.add_queues(gateway, &mut own);
-            own
+            let mut own = Totals::default();
+            own.add(gateway, self.now);
+            own.queues
         });
         let round_trip = Duration::from_nanos(u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX));
         Some(PeerState {
