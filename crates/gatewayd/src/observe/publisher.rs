@@ -55,7 +55,10 @@ impl Publisher {
         if self.next > now {
             return false;
         }
-        self.next = (self.next + self.interval).max(now);
+        self.next += self.interval;
+        if self.next <= now {
+            self.next = now + self.interval;
+        }
         self.shared.is_some()
     }
 
@@ -99,4 +102,33 @@ fn about(config: &Config) -> About {
 fn unix_ms() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_REALTIME);
     now.map_or(0, |t| t.tv_sec().unsigned_abs() * 1000 + t.tv_nsec().unsigned_abs() / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples of 100 ms: one that is 250 ms late is followed by a whole interval, one that is 50 ms late by the rest of its interval.
+    #[test]
+    fn a_late_sample_is_followed_by_no_interval_of_microseconds() {
+        let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
+             [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+             [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n\
+             [metrics]\nlisten = \"127.0.0.1:9100\"\ninterval = \"100 ms\"\nkeep = \"60 s\"\n";
+        let config = Config::parse(text, "g.toml").unwrap();
+        let mut publisher = Publisher::new(&config, Instant::ZERO);
+        let at = |us| Instant::ZERO + Duration::from_micros(us);
+        for (us, is_due) in [
+            (0, true),
+            (50_000, false),
+            (350_000, true),
+            (350_020, false),
+            (449_999, false),
+            (500_000, true),
+            (549_999, false),
+            (550_000, true),
+        ] {
+            assert_eq!(publisher.is_due(at(us)), is_due, "{us} us");
+        }
+    }
 }
