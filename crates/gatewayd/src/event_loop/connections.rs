@@ -32,7 +32,10 @@ impl Daemon {
             let (socket, client, server) = match sys::accept(listener) {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(e) if concerns_one_connection(&e) => {
+                    self.observer.counters.refused += 1;
+                    continue;
+                }
                 Err(_) => {
                     // Most likely no descriptor is left. New connections bypass the PEP, and those that wait here do so
                     // until the next maintenance, or the loop would be woken for them again and again.
@@ -393,6 +396,28 @@ impl Daemon {
     }
 }
 
+/// True for errors of accept(2) that belong to the connection that it would return: those of its network, which Linux passes on, and
+/// those of a client that has gone or that a firewall refuses.
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use nix::libc;
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPERM
+                | libc::EPROTO
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::EHOSTDOWN
+                | libc::EHOSTUNREACH
+                | libc::ENONET
+                | libc::ENOPROTOOPT
+                | libc::EOPNOTSUPP
+        )
+    )
+}
+
 /// Result of a look at all connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Survey {
@@ -418,6 +443,30 @@ impl Survey {
             window_limited: self.window_limited + other.window_limited,
             in_flight: self.in_flight + other.in_flight,
             buffered: self.buffered + other.buffered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::libc;
+
+    use super::*;
+
+    /// accept(2): errors of the network are to be treated like EAGAIN. Others stay until descriptors or memory are free.
+    #[test]
+    fn errors_of_one_connection_do_not_stop_the_listener() {
+        for (errno, expected) in [
+            (libc::EHOSTUNREACH, true),
+            (libc::ECONNABORTED, true),
+            (libc::EPERM, true),
+            (libc::EMFILE, false),
+            (libc::ENFILE, false),
+            (libc::ENOBUFS, false),
+            (libc::ENOMEM, false),
+            (libc::EBADF, false),
+        ] {
+            assert_eq!(concerns_one_connection(&io::Error::from_raw_os_error(errno)), expected, "{errno}");
         }
     }
 }
