@@ -246,6 +246,12 @@ impl Controller {
         };
         let initial_window = self.initial_window();
         self.resume.on_ack(&mut self.window, initial_window, smss, &acknowledged);
+        // As TCP: marked bytes do not let the window of L4S grow, and an ACK with marks not that of DCTCP.
+        let growing = match marked {
+            1.. if self.cfg.algorithm.is_l4s() => ack.growing.saturating_sub(marked * smss),
+            1.. if self.state.is_proportional() => 0,
+            _ => ack.growing,
+        };
         if self.state.is_proportional() {
             let bytes = (marked * smss).min(ack.bytes);
             self.state.on_ecn_feedback(ack.bytes, bytes, una, self.next, now);
@@ -273,16 +279,16 @@ impl Controller {
             if limits || (is_app_limited && in_flight < self.window.cwnd) {
                 delivery.app_limited = (delivery.delivered + in_flight).max(1);
             }
-        } else if ack.growing > 0
+        } else if growing > 0
             && !is_app_limited
             && self.resume.may_grow()
             && !self.search.as_ref().is_some_and(|search| search.holds_window())
         {
-            let hystart = self.hystart.as_ref().and_then(|h| h.growth(ack.growing, smss, true));
+            let hystart = self.hystart.as_ref().and_then(|h| h.growth(growing, smss, true));
             let acked = Acked {
-                bytes: ack.growing,
-                slow_start: hystart.unwrap_or(ack.growing),
-                avoidance: ack.growing,
+                bytes: growing,
+                slow_start: hystart.unwrap_or(growing),
+                avoidance: growing,
                 rtt: ack.srtt,
             };
             self.state.on_ack(&mut self.window, &acked, smss, now);
@@ -461,6 +467,38 @@ mod tests {
         assert_eq!(c.window(), 24_000);
         round(&mut c, 100, 200);
         assert_eq!(c.window(), 48_000);
+    }
+
+    /// A marked packet of two in slow start lets Prague grow by the other one, and DCTCP not at all. The first reduction is by half:
+    /// alpha is 1. Marks on data sent before it cause no other.
+    #[test]
+    fn marked_bytes_do_not_let_the_window_grow() {
+        for (algorithm, marked, expected) in [
+            (Algorithm::Prague, 0, 2400),
+            (Algorithm::Prague, 1, 1200),
+            (Algorithm::Prague, 2, 0),
+            (Algorithm::Dctcp, 0, 2400),
+            (Algorithm::Dctcp, 1, 0),
+            (Algorithm::NewReno, 1, 2400),
+        ] {
+            let mut c = Controller::new(algorithm, PACKET, 20, false);
+            (0..20).for_each(|number| c.on_sent(at(0), PACKET.into(), number));
+            let ack = |c: &mut Controller, first: u64, marked| {
+                for _ in 0..2 {
+                    c.on_ack(at(100), at(0), PACKET.into(), Duration::from_millis(100));
+                }
+                c.on_end_acks(at(100), 0, false, first + 1, marked);
+            };
+            if marked > 0 && algorithm != Algorithm::NewReno {
+                ack(&mut c, 0, 2);
+                assert_eq!(c.window(), 12_000, "{algorithm:?}");
+                // Slow start, to see whole packets.
+                c.window.set_ssthresh(u64::MAX);
+            }
+            let before = c.window();
+            ack(&mut c, 2, marked);
+            assert_eq!(c.window() - before, expected, "{algorithm:?} {marked}");
+        }
     }
 
     /// RFC 9002, section 7.3.2: half the window at the first loss, nothing for others sent before, and one packet more per
