@@ -161,16 +161,28 @@ fn write_message(buf: &mut Vec<u8>, kind: u32, params: &[u8], len: usize) {
 }
 
 impl NullSession {
-    /// Takes a complete message from the received bytes: its type, and the transport parameters in it, which may be empty.
-    fn take_message(&mut self) -> Option<(u32, Vec<u8>)> {
-        let header = self.received.get(..MESSAGE_HEADER)?;
+    /// Takes a complete message from the received bytes, if there is one: its type, and the transport parameters in it, which may be
+    /// empty.
+    ///
+    /// # Errors
+    /// If the parameters are longer than the message.
+    fn take_message(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        let Some(header) = self.received.get(..MESSAGE_HEADER) else { return Ok(None) };
         let kind = u32::from(header[0]) << 24;
         let body = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
-        let message = self.received.get(MESSAGE_HEADER..MESSAGE_HEADER + body)?;
-        let len = usize::from(u16::from_be_bytes([message[0], message[1]]));
-        let params = message[2..2 + len].to_vec();
+        let Some(message) = self.received.get(MESSAGE_HEADER..MESSAGE_HEADER + body) else { return Ok(None) };
+        let params = message.split_first_chunk().and_then(|(len, rest)| {
+            let len = usize::from(u16::from_be_bytes(*len));
+            rest.get(..len)
+        });
+        let Some(params) = params.map(<[u8]>::to_vec) else {
+            return Err(TransportError {
+                reason: "the transport parameters are longer than the message".to_owned(),
+                ..TransportErrorCode::PROTOCOL_VIOLATION.into()
+            });
+        };
         self.received.drain(..MESSAGE_HEADER + body);
-        Some((kind, params))
+        Ok(Some((kind, params)))
     }
 
     fn read_params(&mut self, params: &[u8]) -> Result<(), TransportError> {
@@ -211,7 +223,7 @@ impl Session for NullSession {
 
     fn read_handshake(&mut self, buf: &[u8]) -> Result<bool, TransportError> {
         self.received.extend_from_slice(buf);
-        while let Some((kind, params)) = self.take_message() {
+        while let Some((kind, params)) = self.take_message()? {
             self.step = match (self.side, self.step) {
                 (Side::Server, Step::WaitHello) => {
                     self.is_early = kind == EARLY;
@@ -366,5 +378,26 @@ impl AeadKey for NullKey {
     fn open<'a>(&self, data: &'a mut [u8], _additional_data: &[u8]) -> Result<&'a mut [u8], CryptoError> {
         let len = data.len().checked_sub(TAG).ok_or(CryptoError)?;
         Ok(&mut data[..len])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages of no byte, of one, and with parameters longer than the message.
+    #[test]
+    fn messages_shorter_than_their_parameters_are_refused() {
+        let crypto = NullCrypto { flight: 1000, sends_tickets: false, remembered: None, scone: false };
+        let params = TransportParameters::read(Side::Server, &mut &[][..]).unwrap();
+        for bytes in
+            [&[0, 0, 0, 0][..], &[0, 0, 0, 1, 7], &[0, 0, 0, 2, 0xff, 0xff], &[0, 0, 0, 4, 0, 3, 1, 2]]
+        {
+            let mut session = crypto.session(Side::Server, &params);
+            assert!(session.read_handshake(bytes).is_err(), "{bytes:?}");
+            // The rest of a message may follow.
+            let mut session = crypto.session(Side::Server, &params);
+            assert_eq!(session.read_handshake(&bytes[..3]).ok(), Some(false), "{bytes:?}");
+        }
     }
 }
