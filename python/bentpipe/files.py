@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, and whose damage is noticed."""
 
+import errno
 import fcntl
 import glob
 import hashlib
@@ -17,6 +18,7 @@ from bentpipe.errors import ResultError, UsageError
 __all__ = [
     "PARTIAL",
     "SUMS",
+    "FolderExistsError",
     "check",
     "digest",
     "is_empty",
@@ -47,6 +49,10 @@ SUMS = "SHA256SUMS"
 """File with the SHA-256 of the files beside it, as `sha256sum` writes and checks it."""
 _SEAL = "checksum"
 """Key of a JSON document with the SHA-256 of the rest."""
+
+
+class FolderExistsError(UsageError):
+    """The folder of a new result exists already."""
 
 
 def lock(folder: Path) -> int:
@@ -139,10 +145,11 @@ def provided_folder(folder: Path, option: str) -> Iterator[None]:
 
 
 @contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
+def unfinished(folder: Path, *, replace: bool = True) -> Iterator[Path]:
     """Provide an unfinished folder, which at the end becomes `folder`, in place of an earlier one.
 
-    After an error everything is as before. Raises `OSError` if it cannot be written.
+    Without `replace` an earlier one stays, and `FolderExistsError` is raised. After an error everything is as
+    before. Raises `OSError` if it cannot be written.
     """
     partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
     former = folder.with_name(partial.name + _FORMER)
@@ -150,9 +157,12 @@ def unfinished(folder: Path) -> Iterator[Path]:
     try:
         yield partial
         sync_folder(partial)
-        if folder.is_dir():
-            folder.rename(former)
-        partial.rename(folder)
+        if replace:
+            if folder.is_dir():
+                folder.rename(former)
+            partial.rename(folder)
+        else:
+            _rename_new(partial, folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         if former.is_dir():
@@ -163,16 +173,34 @@ def unfinished(folder: Path) -> Iterator[Path]:
         shutil.rmtree(former)
 
 
+def _rename_new(partial: Path, folder: Path) -> None:
+    """Rename a folder to `folder`; `FolderExistsError` if that exists."""
+    # rename(2) replaces an empty folder, and refuses to replace any other.
+    if os.path.lexists(folder):
+        raise _exists(folder)
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(folder):
+            raise _exists(folder) from None
+        raise
+
+
+def _exists(folder: Path) -> FolderExistsError:
+    return FolderExistsError(f"{folder}: exists already; choose another folder")
+
+
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """Provide an `unfinished` folder, without those of processes that ended.
 
-    Raises `UsageError` if it cannot be written.
+    Raises `FolderExistsError` if another process has made the folder meanwhile, unless `replace` is set, and
+    `UsageError` if it cannot be written.
     """
     try:
         make_folder(folder.parent)
         remove_abandoned(folder.parent, f"{folder.name}-")
-        with unfinished(folder) as partial:
+        with unfinished(folder, replace=replace) as partial:
             yield partial
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None

@@ -175,7 +175,7 @@ def once(*names):
     rename(*names)
     os._exit(9)
 Path.rename = once
-with files.new_folder(Path({str(folder)!r})) as partial:
+with files.new_folder(Path({str(folder)!r}), replace=True) as partial:
     (partial / "content").write_text("after")
 """
     done = subprocess.run([sys.executable, "-c", killed], check=False)
@@ -183,7 +183,7 @@ with files.new_folder(Path({str(folder)!r})) as partial:
     assert not folder.exists()
     files.restore(folder)
     assert (folder / "content").read_text() == "before"
-    with files.new_folder(folder) as partial:
+    with files.new_folder(folder, replace=True) as partial:
         (partial / "content").write_text("at last")
     assert {path.name for path in tmp_path.iterdir()} == {folder.name}
     assert (folder / "content").read_text() == "at last"

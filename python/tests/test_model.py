@@ -3,12 +3,14 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import bentpipe as bp
 from bentpipe.cli import app
+from bentpipe.models import markov_result
 from bentpipe.models.engines import QUANTITIES, moments
 from bentpipe.models.fluid import model, solve
 
@@ -179,3 +181,27 @@ def test_shares_are_null_without_offered_load(tmp_path: Path, capsys: pytest.Cap
     assert _run(*command, "--out", str(tmp_path / "m"), "--format", "json") == 0
     means = {row["quantity"]: row["mean"] for row in json.loads(capsys.readouterr().out)}
     assert (means["mark_probability"], means["loss_rate"], means["offered_load"]) == (None, None, 0.0)
+
+
+@pytest.mark.parametrize("name", ["red-dumbbell", "mmpp-queue"])
+def test_model_does_not_replace_a_folder_that_another_process_makes_meanwhile(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = bp.load(name)
+    solved = markov_result.solve(loaded, None) if name == "mmpp-queue" else model(loaded, ["red"])
+    folder, report = tmp_path / "out", type(solved).report
+
+    def make(self: Any, path: Path) -> Path:  # noqa: ANN401
+        folder.mkdir()
+        (folder / "notes.txt").write_text("mine")
+        return report(self, path)
+
+    monkeypatch.setattr(type(solved), "report", make)
+    with pytest.raises(bp.UsageError, match=r"out: exists already; choose another folder$"):
+        solved.save(folder, force=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "notes.txt"]
+    monkeypatch.undo()
+    with pytest.raises(bp.UsageError, match="is not a model's result"):
+        solved.save(folder, force=True)
+    solved.save(tmp_path / "other")
+    solved.save(tmp_path / "other", force=True)

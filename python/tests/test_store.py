@@ -2,7 +2,9 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SETTINGS, digests
@@ -131,6 +133,60 @@ def test_folder_without_a_result_is_refused(tmp_path: Path, content: str | None,
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(bp.ResultError, match=words):
         bp.open(tmp_path)
+
+
+def while_described(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """Call `meanwhile` once, while the first result is described and its folder does not exist yet."""
+    manifest, calls = store._manifest, iter([meanwhile])
+
+    def described(*arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+        for call in calls:
+            call()
+        return manifest(*arguments)
+
+    monkeypatch.setattr(store, "_manifest", described)
+
+
+def test_folder_that_another_process_makes_meanwhile_is_not_replaced(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, others = tmp_path / "out", list[Store]()
+    while_described(monkeypatch, lambda: others.append(Store.create(folder, plan)))
+    with pytest.raises(bp.UsageError, match=r"out: exists already; choose another folder$"):
+        Store.create(folder, plan)
+    (other,) = others
+    assert other._lock is not None
+    assert folder.stat().st_ino == os.fstat(other._lock).st_ino
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    execute(other)
+    other.close()
+    assert bp.open(folder).seeds == [1, 2]
+
+
+def test_empty_folder_that_another_process_makes_meanwhile_is_not_replaced(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_described(monkeypatch, (tmp_path / "out").mkdir)
+    with pytest.raises(bp.UsageError, match="exists already"):
+        Store.create(tmp_path / "out", plan)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_two_results_of_the_same_second_get_two_folders(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def made() -> Path:
+        folder, into = store.made_folder(None, "a", lambda folder: Store.create(folder, plan))
+        into.close()
+        return folder
+
+    others = list[Path]()
+    while_described(monkeypatch, lambda: others.append(made()))
+    folder = made()
+    assert folder != others[0]
+    assert sorted(Path("results").iterdir()) == sorted([folder, *others])
 
 
 def test_existing_folder_is_not_replaced_without_force(plan: Plan, copy: Path) -> None:

@@ -26,7 +26,7 @@ from bentpipe.live_runs import privileges
 from bentpipe.live_runs.processes import programs
 from bentpipe.live_runs.run import plan_and_chain, required_programs, run_all
 from bentpipe.live_runs.session import versions
-from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
+from bentpipe.runs.store import LIVE, REPORT, Store, made_folder
 from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
@@ -112,12 +112,15 @@ def live(
     if os.environ.pop(privileges.IN_USER_NAMESPACE, None):
         privileges.prepare()
     found = required_programs(chain, keep)
-    folder = out if out is not None else default_folder(f"{loaded.name}-live")
     err = console.stderr()
     for warning in warnings:
         err.print(f"warning: {warning}", markup=False)
     engine = versions(found)
-    store = Store.create(folder, plan, force=force, engine=LIVE, versions=engine)
+    folder, store = made_folder(
+        out,
+        f"{loaded.name}-live",
+        lambda folder: Store.create(folder, plan, force=force, engine=LIVE, versions=engine),
+    )
     watcher = console.watcher("Running live")
     try:
         result = run_all(store, chain, found, watcher, keep)

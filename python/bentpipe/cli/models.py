@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from bentpipe import _core
 from bentpipe.cli import console
 from bentpipe.cli.options import (
     changes,
@@ -30,7 +29,7 @@ from bentpipe.models.fluid import QUANTITIES, ModelResult, kind_of, model
 from bentpipe.models.series import capture, check_free
 from bentpipe.models.validation import discard_if_unstarted, finish, plan_and_solve, same_scenario, start
 from bentpipe.runs.experiment import cores, execute
-from bentpipe.runs.store import REPORT, default_folder
+from bentpipe.runs.store import REPORT, default_folder, made_folder
 
 
 class _WithDefault(click.Group):
@@ -93,12 +92,14 @@ def model_solve(
       bentpipe model mmpp-queue --set model.erlang_stages=2
     """
     loaded = load_scenario(scenario, overrides, duration)
-    folder = out if out is not None else default_folder(f"{loaded.name}-model")
+    name = f"{loaded.name}-model"
     if kind_of(loaded) == "markov":
-        _solve_markov(loaded, settings, folder, form, force=force)
+        solved = markov_result.solve(loaded, settings)
+        folder, _ = made_folder(out, name, lambda folder: solved.save(folder, force=force))
+        _show_markov(solved, folder, form)
         return
     result = model(loaded, settings, seed=seed)
-    result.save(folder, force=force)
+    folder, _ = made_folder(out, name, lambda folder: result.save(folder, force=force))
     output = console.stdout() if form == "table" else console.stderr()
     for warning in known_failures(result.manifest["settings"], result.rows()):
         output.print(f"Warning: {warning}", markup=False)
@@ -304,11 +305,7 @@ def model_capture(
         print(f"Figure: {drawing}")
 
 
-def _solve_markov(
-    scenario: _core.Scenario, settings: list[str] | None, folder: Path, form: str, *, force: bool
-) -> None:
-    result = markov_result.solve(scenario, settings)
-    result.save(folder, force=force)
+def _show_markov(result: markov_result.Solution, folder: Path, form: str) -> None:
     if form != "table":
         console.write(result.rows(), form)
         console.stderr().print(f"Result: {folder}", markup=False)
@@ -372,9 +369,12 @@ def validate(
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     loaded = load_scenario(scenario, overrides, duration)
     plan, model = plan_and_solve(loaded, settings, runs, seed)
-    folder = out if out is not None else default_folder(f"{loaded.name}-validate")
     third = same_scenario(plan, live)
-    store = start(folder, plan, model, third, force=force, resume=resume)
+    folder, store = made_folder(
+        out,
+        f"{loaded.name}-validate",
+        lambda folder: start(folder, plan, model, third, force=force, resume=resume),
+    )
     err = console.stderr()
     for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
         err.print(f"warning: {warning}", markup=False)

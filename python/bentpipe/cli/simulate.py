@@ -27,7 +27,7 @@ from bentpipe.runs.experiment import cores, execute
 from bentpipe.runs.plan import make_plan, shipped
 from bentpipe.runs.qlog import CONNECTIONS, EVENTS, Qlog, Qlogs
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import MANIFEST, REPORT, Store, default_folder, pairs, run_folder
+from bentpipe.runs.store import MANIFEST, REPORT, Store, made_folder, pairs, run_folder
 from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
 from bentpipe.stats.intervals import BOOTSTRAP
@@ -241,15 +241,17 @@ def _simulate(
         connections = CONNECTIONS if qlog_connections is None else qlog_connections
         events = EVENTS if qlog_events is None else qlog_events
         qlogs = Qlogs(Qlog(qlog, qlog_flows, connections, events), plan)
-    folder = out if out is not None else default_folder(loaded.name)
-    missing = [
-        (each, n) for each, n in pairs(plan) if not (resume and run_folder(folder, each.slug, n).is_dir())
-    ]
+    done = out if resume else None
+    missing = [(each, n) for each, n in pairs(plan) if not (done and run_folder(done, each.slug, n).is_dir())]
     with (
         captures.prepared(force=force, missing=missing) if captures else nullcontext(),
         qlogs.prepared(force=force, missing=missing) if qlogs else nullcontext(),
     ):
-        store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
+        folder, store = made_folder(
+            out,
+            loaded.name,
+            lambda folder: Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force),
+        )
         err = console.stderr()
         for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
             err.print(f"warning: {warning}", markup=False)

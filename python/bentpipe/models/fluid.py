@@ -91,8 +91,8 @@ class ModelResult:
 
         Raises `UsageError` if the folder exists, unless `force` is set and it holds a model's result.
         """
-        check_room(folder, force=force)
-        with files.new_folder(folder) as partial:
+        replace = check_room(folder, force=force)
+        with files.new_folder(folder, replace=replace) as partial:
             for entry in self.manifest["settings"]:
                 for seed, table in zip(self.manifest["seeds"], self.runs[entry["name"]], strict=False):
                     files.write(partial / f"{entry['slug']}-{seed}.parquet", parquet(table))
@@ -133,14 +133,21 @@ def open_model(folder: Path) -> ModelResult:
     return ModelResult(manifest, runs)
 
 
-def check_room(folder: Path, *, force: bool) -> None:
-    """Raise `UsageError` if `folder` exists, unless `force` is set and it holds a model's result."""
+def check_room(folder: Path, *, force: bool) -> bool:
+    """Return True if `folder` holds a model's result that `force` replaces, and False if it is free.
+
+    Raises `UsageError` if it exists otherwise.
+    """
     files.restore(folder)
-    if os.path.lexists(folder):
-        if not force:
-            raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
-        if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
-            raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
+    if not os.path.lexists(folder):
+        return False
+    if not force:
+        raise files.FolderExistsError(
+            f"{folder}: exists already; choose another folder, or replace it with --force"
+        )
+    if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
+        raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
+    return True
 
 
 def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Solution:
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result to `folder`; `UsageError` if it exists, unless `force` and it holds a model's."""
-        check_room(folder, force=force)
+        replace = check_room(folder, force=force)
         distribution = [
             {"setting": setting, "states": one.states, **row}
             for setting, found in self.results.items()
@@ -118,7 +118,7 @@ class Solution:
             for one in found
             for row in one.rows()
         ]
-        with files.new_folder(folder) as partial:
+        with files.new_folder(folder, replace=replace) as partial:
             files.write(partial / "quantities.parquet", parquet(pl.DataFrame(self.rows())))
             files.write(partial / "distribution.parquet", parquet(pl.DataFrame(distribution)))
             files.write(partial / "control.parquet", parquet(pl.DataFrame(control)))

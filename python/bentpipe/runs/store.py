@@ -13,13 +13,13 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
@@ -44,6 +44,8 @@ __all__ = [
     "Store",
     "read_manifest",
 ]
+
+T = TypeVar("T")
 
 SIMULATOR, LIVE = ENGINES = ("simulator", "live")
 """Engines of the runs of a result."""
@@ -164,8 +166,8 @@ class Store:
         """Create the folder of a new result and its manifest, before anything runs.
 
         `force` replaces a result or an empty folder, and nothing else. `engine` is that of the runs,
-        `versions` are those of other software involved. Raises `UsageError` if the folder exists or cannot be
-        written.
+        `versions` are those of other software involved. Raises `UsageError` if the folder exists, or another
+        process makes it meanwhile, or it cannot be written.
         """
         files.restore(folder)
         if os.path.lexists(folder):
@@ -358,7 +360,9 @@ def _names(folder: Path) -> set[str]:
 def clear(folder: Path, *, force: bool) -> None:
     """Remove a result or an empty folder, and nothing else; `UsageError` without `force`."""
     if not force:
-        raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+        raise files.FolderExistsError(
+            f"{folder}: exists already; choose another folder, or replace it with --force"
+        )
     if folder.is_symlink() or not folder.is_dir():
         raise UsageError(
             f"{folder}: is not a folder; --force replaces only a Bentpipe result or an empty folder"
@@ -587,3 +591,18 @@ def default_folder(scenario: str) -> Path:
     while os.path.lexists(folder):
         folder, number = base.with_name(f"{base.name}-{number}"), number + 1
     return folder
+
+
+def made_folder(out: Path | None, name: str, make: Callable[[Path], T]) -> tuple[Path, T]:
+    """Return the folder of a new result, and what `make` returns for it.
+
+    The folder is `out`, or else the `default_folder` of `name`; if another process makes that one at the same
+    moment, the next one.
+    """
+    while True:
+        folder = out if out is not None else default_folder(name)
+        try:
+            return folder, make(folder)
+        except files.FolderExistsError:
+            if out is not None or not os.path.lexists(folder):
+                raise
