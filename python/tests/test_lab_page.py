@@ -159,6 +159,22 @@ def test_what_cannot_change_is_told_and_the_run_goes_on(page: Page) -> None:
     until(page, "lab.run.now >= 2")
 
 
+def test_error_during_a_run_stays_until_something_is_run(page: Page) -> None:
+    page.select_option("#speed", "0.1")
+    page.click("#play")
+    until(page, "lab.run.now > 0.01")
+    page.evaluate("lab.run.change('host.client.count', '30')")
+    until(
+        page, "document.getElementById('message').textContent.startsWith('host.client.count cannot change')"
+    )
+    until(page, "!lab.run.isRunning")
+    page.click("#second")
+    until(page, "lab.run.now >= 1")
+    assert page.locator("#message").is_visible()
+    page.click("#play")
+    assert page.locator("#message").is_hidden()
+
+
 def test_steps_back_and_jumps_reach_their_times(page: Page) -> None:
     page.click("#step")
     until(page, "lab.run.now > 0")

@@ -163,6 +163,7 @@ export class Editor {
       this.run.file = saved.file;
       this.run.isEdited = false;
       say(`Saved as ${saved.path}`);
+      find("message").hidden = true;
       this.error(null);
     } catch (error) {
       this.error(error.message);

@@ -55,8 +55,9 @@ export const savers = charts => [
   make("button", { type: "button", textContent: "PNG", onclick: () => charts().canvas().toBlob(blob => download("charts.png", blob)) }),
 ];
 
+// Shows a state, or an error, which stays until something is opened, changed or run.
 export function say(text, isError = false) {
-  find("message").hidden = !isError;
-  if (isError) find("message").textContent = text;
-  else find("status").textContent = text;
+  if (!isError) return (find("status").textContent = text);
+  find("message").textContent = text;
+  find("message").hidden = false;
 }

@@ -31,6 +31,7 @@ export class Run {
     this.found = found;
     this.settings = settings ?? found.settings.slice(0, 2);
     this.wanted = { at, play };
+    find("message").hidden = true;
     this.isOpen = false;
     this.changes = changes;
     this.showSettings();
@@ -96,8 +97,8 @@ export class Run {
       this.events = [[header.begin, `${header.what} begins`], [header.end, `${header.what} ends`]];
       return this.showChanges();
     }
-    say(header.message, true);
     this.running(false);
+    say(header.message, true);
     if (header.type === "error" && this.sliders) this.showSliders();
   }
 
@@ -159,6 +160,7 @@ export class Run {
 
   play() {
     if (!this.isOpen) return (this.wanted.play = true);
+    find("message").hidden = true;
     if (this.now >= this.end) return this.socket.send("seek", { time: 0 });
     this.socket.send("play", { speed: Number(find("speed").value) });
     this.running(true);
