@@ -71,13 +71,38 @@ def test_change_takes_effect_when_it_is_made_and_forgets_later_ones() -> None:
     assert [change.value for change in of.changes] == ["2 Mbps"]
 
 
+def test_next_packet_makes_the_changes_on_the_way() -> None:
+    changes = tuple(
+        Change(at, "gateway.regulator.rate", rate) for at, rate in [(0.3, "2 Mbps"), (9, "0.2 Mbps")]
+    )
+    of, other = playback("red", "avqred", changes=changes), playback("red", "avqred", changes=changes)
+    of.step()
+    # The first packet comes after the first change.
+    assert of.now > 0.3
+    other.advance(of.now)
+    of.advance(8.9999)
+    of.tables(of.sides[0], packets=False)
+    while of.now < 12:
+        of.step()
+    of.advance(20)
+    other.advance(20)
+    for side in (0, 1):
+        # A step may end between two samples of a class's goodput.
+        assert series(of, side).drop("web.goodput").equals(series(other, side).drop("web.goodput"))
+    sent = pl.read_ipc_stream(of.tables(of.sides[0], packets=False)["series"])["time"]
+    assert sent[0] == pytest.approx(9)
+
+
 def test_wrong_change_leaves_all_runs_as_they_were() -> None:
     of, other = playback("red", "avqred"), playback("red", "avqred")
     of.advance(10)
+    of.tables(of.sides[0], packets=False)
     with pytest.raises(ScenarioError, match=r"^host\.client\.count cannot change during a run"):
         of.change("host.client.count", "30")
     with pytest.raises(ScenarioError, match=r'found "fast"; allowed: a rate'):
         of.change("gateway.regulator.rate", "fast")
+    # Nothing is sent twice.
+    assert pl.read_ipc_stream(of.tables(of.sides[0], packets=False)["series"]).is_empty()
     for each in (of, other):
         each.advance(20)
     assert [series(of, side).equals(series(other, side)) for side in (0, 1)] == [True, True]

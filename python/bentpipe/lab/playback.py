@@ -164,19 +164,31 @@ class Playback:
             self._apply()
         except ScenarioError:
             # Some runs may have changed: all begin again.
-            time = made.time
             self.changes = before
-            self._begin()
-            self.advance(time)
+            self._repeat(made.time)
             raise
         return made
 
     def step(self) -> None:
-        """Advance to the next packet that arrives at the first subject, leaves it or is dropped there."""
-        first = self.sides[0].simulation
-        first.step()
+        """Advance to the next packet that arrives at the first subject, leaves it or is dropped there.
+
+        Changes on the way are made.
+        """
+        self.sides[0].simulation.step()
+        while self._made < len(self.changes) and self.changes[self._made].time <= self.now:
+            # The first run has passed the change, and only time zero is before it.
+            self._repeat(self.changes[self._made].time)
+            self.sides[0].simulation.step()
         for side in self.sides[1:]:
-            side.simulation.advance(first.now)
+            side.simulation.advance(self.now)
+
+    def _repeat(self, to: float) -> None:
+        """Run from time zero to a time [s] again, at which all that has been sent is the same."""
+        sent = [(side.samples, side.drops) for side in self.sides]
+        self._begin()
+        for side, (samples, drops) in zip(self.sides, sent, strict=True):
+            side.samples, side.drops = samples, drops
+        self.advance(to)
 
     def seek(self, to: float) -> None:
         """Go to a time [s], before or after the present."""
