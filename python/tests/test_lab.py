@@ -18,9 +18,10 @@ import pytest
 from lab_process import lab
 from patience import PATIENCE
 
+import bentpipe as bp
 from bentpipe._core import Progress, Simulation, simulate
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.lab import documents, limits, worker
+from bentpipe.lab import documents, limits, recorded, worker
 from bentpipe.lab.playback import Change, Playback, opened
 from bentpipe.runs.plan import scenario_path, shipped
 
@@ -444,3 +445,16 @@ def test_aqm_written_in_python_runs_in_the_lab(tmp_path: Path, monkeypatch: pyte
     of.advance(10)
     counters = of.sides[0].simulation.run().counters
     assert counters["dropped_packets"] == pytest.approx(counters["offered_packets"] / 10, abs=1)
+
+
+def test_points_of_a_sweep_are_placed_by_numbers_in_one_unit(tmp_path: Path) -> None:
+    factors = {"link.satellite.delay": "500 us,2 ms,0.25 s", "gateway.mark": "receive,transmit"}
+    short = {"run.warmup": "0 s", "run.duration": "1 s"}
+    bp.sweep("small-gateway", factors, settings=["red"], set=short, runs=1, out=tmp_path / "sweep")
+    axes = recorded.described(tmp_path / "sweep")["axes"]
+    delay = axes["link.satellite.delay"]
+    assert list(delay["values"]) == ["500 us", "2 ms", "0.25 s"]
+    sizes = [each / delay["numbers"][0] for each in delay["numbers"]]
+    assert sizes == pytest.approx([1, 4, 500])
+    assert delay["title"] in {f"link.satellite.delay [{unit}]" for unit in ("us", "ms", "s")}
+    assert axes["gateway.mark"]["numbers"] is None

@@ -18,6 +18,7 @@ from bentpipe.models.validation import open_validation as opened_validation
 from bentpipe.report import comparison, sweep
 from bentpipe.report.evaluation import render as evaluation_page
 from bentpipe.report.fluid import validation_page
+from bentpipe.report.sweep_charts import axes
 from bentpipe.report.tuning import tune_page
 from bentpipe.runs.result import Result
 from bentpipe.stats.services import served
@@ -140,10 +141,20 @@ def described(path: Path) -> dict[str, Any]:
 def _points(found: SweepResult) -> dict[str, Any]:
     """Return what the page needs to show a sweep: the mean of each metric at each point."""
     scenario = found.manifest["scenario"]
+    factors = axes(found, found.frame())
     return {
         "kind": "sweep",
         "title": found.manifest.get("title") or scenario["name"],
         "factors": list(found.factors),
+        "axes": {
+            each.key: {
+                "title": each.title,
+                "values": each.values,
+                "numbers": None if each.numbers is None else [each.numbers[value] for value in each.values],
+                "log": each.log,
+            }
+            for each in factors
+        },
         "metrics": list(found.metrics),
         "settings": found.settings,
         "rows": found.rows(),

@@ -14,12 +14,9 @@ const COLUMNS = {
 // Small multiples of the points of a sweep, with one scale: `x` is a factor, other factors make lines.
 function points(place, rows, found, x, label) {
   const others = found.factors.filter(each => each !== x), at = (row, factor) => row[factor];
-  const size = value => (typeof value === "number" ? value : parseFloat(value));
-  const values = [...new Set(rows.map(row => at(row, x)))].filter(value => value != null);
-  const isNumber = values.every(value => Number.isFinite(size(value)));
-  if (isNumber) values.sort((a, b) => size(a) - size(b));
-  const places = values.map((value, i) => (isNumber ? size(value) : i));
-  const isLog = isNumber && places[0] > 0 && places.at(-1) / places[0] >= 20;
+  // Values in order, with their numbers in one unit, if they have one.
+  const { values, numbers, title, log: isLog } = found.axes[x], isNumber = numbers !== null;
+  const places = numbers ?? values.map((_, i) => i);
   const most = 1.08 * Math.max(...rows.map(row => row.mean)), least = Math.min(0, ...rows.map(row => row.mean));
   place.replaceChildren();
   const columns = Math.max(1, Math.min(found.settings.length, Math.floor(place.clientWidth / 260)));
@@ -40,7 +37,7 @@ function points(place, rows, found, x, label) {
     new uPlot({
       width: Math.max(160, drawn.clientWidth), height: 170, legend: { show: false }, cursor: { sync: { key: "sweep" }, drag: { x: false, y: false } },
       scales: { x: { time: false, distr: isLog ? 3 : 1 }, y: { range: [least, most || 1] } },
-      axes: [{ ...axis, size: 40, label: x, labelSize: 16, labelFont: "12px system-ui, sans-serif", space: 60, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : isNumber ? number(tick, 4) : values[tick] ?? "")) }, { ...axis, size: 52 }],
+      axes: [{ ...axis, size: 40, label: title, labelSize: 16, labelFont: "12px system-ui, sans-serif", space: 60, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : isNumber ? number(tick, 4) : values[tick] ?? "")) }, { ...axis, size: 52 }],
       series: [{}, ...lines.map((_, i) => ({ stroke: colour(`--c${i % 6}`), width: 1.5, points: { show: true, size: 5 }, spanGaps: true }))],
     }, [places, ...means], drawn);
   }
