@@ -451,10 +451,28 @@ def test_points_of_a_sweep_are_placed_by_numbers_in_one_unit(tmp_path: Path) -> 
     factors = {"link.satellite.delay": "500 us,2 ms,0.25 s", "gateway.mark": "receive,transmit"}
     short = {"run.warmup": "0 s", "run.duration": "1 s"}
     bp.sweep("small-gateway", factors, settings=["red"], set=short, runs=1, out=tmp_path / "sweep")
-    axes = recorded.described(tmp_path / "sweep")["axes"]
+    axes = recorded.described(tmp_path / "sweep", tmp_path)["axes"]
     delay = axes["link.satellite.delay"]
     assert list(delay["values"]) == ["500 us", "2 ms", "0.25 s"]
     sizes = [each / delay["numbers"][0] for each in delay["numbers"]]
     assert sizes == pytest.approx([1, 4, 500])
     assert delay["title"] in {f"link.satellite.delay [{unit}]" for unit in ("us", "ms", "s")}
     assert axes["gateway.mark"]["numbers"] is None
+
+
+def test_command_of_a_result_names_the_file_of_its_scenario(tmp_path: Path) -> None:
+    short = {"run.warmup": "0 s", "run.duration": "1 s"}
+    own = tmp_path / "scenarios" / "small-gateway.toml"
+    own.parent.mkdir()
+    own.write_text(TEXT.replace('rate = "3 Mbps"', 'rate = "2 Mbps"') + "# mine\n")
+    bp.run(own, out=tmp_path / "own", set=short)
+    bp.run("small-gateway", out=tmp_path / "shipped", set=short)
+
+    def command(name: str) -> str | None:
+        found: str | None = recorded.described(tmp_path / name, tmp_path)["command"]
+        return found
+
+    assert str(command("own")).startswith("bentpipe compare scenarios/small-gateway.toml --settings ")
+    assert str(command("shipped")).startswith("bentpipe compare small-gateway --settings ")
+    own.write_text(TEXT)
+    assert command("own") is None

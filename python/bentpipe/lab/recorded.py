@@ -1,9 +1,10 @@
 """Files and results of the lab's folder, as the page lists and opens them."""
 
 import io
+import itertools
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bentpipe.report.evaluation import render as evaluation_page
 from bentpipe.report.fluid import validation_page
 from bentpipe.report.sweep_charts import axes
 from bentpipe.report.tuning import tune_page
+from bentpipe.runs.plan import shipped
 from bentpipe.runs.result import Result
 from bentpipe.stats.services import served
 from bentpipe.stats.states import states
@@ -47,7 +49,12 @@ def _walk(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
 
 def scenario_files(folder: Path) -> list[str]:
     """Return the scenario files in a folder, as paths relative to it."""
-    found: list[str] = []
+    return list(_scenarios(folder))
+
+
+def _scenarios(folder: Path) -> dict[str, str]:
+    """Return the scenario files in a folder: their paths relative to it, and their texts."""
+    found: dict[str, str] = {}
     for each in _walk(folder):
         for path in sorted(each.glob("*.toml")):
             try:
@@ -55,10 +62,10 @@ def scenario_files(folder: Path) -> list[str]:
             except (OSError, UnicodeDecodeError):
                 continue
             if "[host." in text and "[traffic." in text:
-                found.append(str(path.relative_to(folder)))
+                found[str(path.relative_to(folder))] = text
         if len(found) >= _MOST:
             break
-    return found[:_MOST]
+    return dict(itertools.islice(found.items(), _MOST))
 
 
 def results(folder: Path) -> list[dict[str, str]]:
@@ -88,8 +95,8 @@ def _kind(path: Path) -> str:
     return "result" if manifest_format(path) == "bentpipe-result" else ""
 
 
-def described(path: Path) -> dict[str, Any]:
-    """Return what the page needs to show a result; `ResultError` if the folder holds none.
+def described(path: Path, folder: Path) -> dict[str, Any]:
+    """Return what the page of a lab in `folder` needs to show a result; `ResultError` if `path` holds none.
 
     Runs of settings have `settings`, `seeds`, `series`, `table`, `served`; any other result has its report.
     """
@@ -133,7 +140,7 @@ def described(path: Path) -> dict[str, Any]:
             ]
             for row in served(result)
         ],
-        "command": _command(result),
+        "command": _command(result, folder),
         "report": True,
     }
 
@@ -162,15 +169,28 @@ def _points(found: SweepResult) -> dict[str, Any]:
     }
 
 
-def _command(result: Result) -> str:
-    """Return the command that repeats a result."""
+def _command(result: Result, folder: Path) -> str | None:
+    """Return the command that repeats a result in `folder`; None if its scenario file is not there."""
     scenario = result.manifest["scenario"]
-    words = ["bentpipe", "live" if result.engine == "live" else "compare", scenario["name"]]
+    file = _scenario_file(scenario, folder)
+    if file is None:
+        return None
+    words = ["bentpipe", "live" if result.engine == "live" else "compare", file]
     words += ["--settings", ",".join(result.settings)]
     words += ["--seed", str(result.seeds[0]), "--runs", str(len(result.seeds))]
     for override in scenario.get("overrides", []):
         words += ["--set", override]
     return shlex.join(words)
+
+
+def _scenario_file(scenario: Mapping[str, Any], folder: Path) -> str | None:
+    """Return the argument that names a result's scenario: that of a shipped one, or a path in `folder`."""
+    name, text = scenario["name"], scenario.get("text")
+    known = shipped().get(name)
+    if known is not None and (not text or known.read_text(encoding="utf-8") == text):
+        return str(name)
+    same = (path for path, found in _scenarios(folder).items() if found == text)
+    return next((path for path in same if Path(path).stem == name), None)
 
 
 def table(path: Path, setting: str, seed: int, name: str, terminal: str | None = None) -> bytes:

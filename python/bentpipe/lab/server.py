@@ -357,7 +357,7 @@ class _Api(_Guarded):
         return {"file": str(path), "path": str(path.relative_to(self.lab.folder))}
 
     def _result(self) -> dict[str, Any]:
-        return recorded.described(self.lab.inside(self.get_query_argument("path")))
+        return recorded.described(self.lab.inside(self.get_query_argument("path")), self.lab.folder)
 
     def _series(self) -> bytes:
         path, setting = self.lab.inside(self.get_query_argument("path")), self.get_query_argument("setting")

@@ -80,7 +80,9 @@ export class Results {
     place.replaceChildren(
       make("div", { className: "head" }, make("h2", { textContent: `${found.title}${found.engine === "live" ? " (live)" : ""}` }),
         make("span", { className: "group" }, make("label", {}, "Run with seed ", seeds), ...savers(() => this.charts), ...this.reports())),
-      make("p", {}, "Repeat it: ", make("code", { textContent: found.command })),
+      found.command
+        ? make("p", {}, "Repeat it: ", make("code", { textContent: found.command }))
+        : make("p", { textContent: `Its scenario, ${found.name}.toml, is not in this folder as it was: there is no command that repeats it.` }),
       make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table of classes" }, this.table()),
       grid,
       make("div", { className: "group" }, make("label", {}, "Difference of ", one), make("label", {}, " from ", other)), difference,
