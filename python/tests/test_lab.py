@@ -240,6 +240,15 @@ def test_token_opens_the_page_once_and_nothing_else_does(tmp_path: Path) -> None
         assert ask(port, "GET", "/", Cookie=cookie, Host=f"evil.example:{port}")[0] == 421
 
 
+def test_second_lab_leaves_the_cookie_of_the_first_one(tmp_path: Path) -> None:
+    with lab(tmp_path) as (first, token), lab(tmp_path) as (second, other):
+        cookies = [entered(first, token), entered(second, other)]
+        # A browser keeps one cookie of each name for all ports of a host.
+        kept = dict(each.split("=", 1) for each in cookies)
+        sent = "; ".join(f"{name}={value}" for name, value in kept.items())
+        assert [ask(port, "GET", "/", Cookie=sent)[0] for port in (first, second)] == [200, 200]
+
+
 def test_other_origins_may_not_change_anything(tmp_path: Path) -> None:
     with lab(tmp_path) as (port, token):
         cookie = entered(port, token)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Lab", "serve"]
 
 _PAGE = Path(__file__).parent / "page"
-_COOKIE = "bentpipe-lab"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src"
     " 'self' data: blob:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -79,6 +78,11 @@ class Lab:
     def address(self) -> str:
         """Address of the page, with the token that opens it once."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
+
+    @property
+    def cookie_name(self) -> str:
+        """Name of the cookie; browsers send the cookies of all ports to each."""
+        return f"bentpipe-lab-{self.port}"
 
     @property
     def origins(self) -> set[str]:
@@ -174,7 +178,7 @@ class _Guarded(tornado.web.RequestHandler):
 
     def has_cookie(self) -> bool:
         """Return True if the request has the lab's cookie."""
-        given = self.get_cookie(_COOKIE) or ""
+        given = self.get_cookie(self.lab.cookie_name) or ""
         return hmac.compare_digest(given.encode(), self.lab.cookie.encode())
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401
@@ -199,7 +203,7 @@ class _Index(_Guarded):
                     )
             else:
                 self.lab.token = None
-                self.set_cookie(_COOKIE, self.lab.cookie, httponly=True, samesite="Strict", path="/")
+                self.set_cookie(self.lab.cookie_name, self.lab.cookie, httponly=True, samesite="Strict", path="/")
             self.redirect("/")
             return
         if not self.has_cookie():
@@ -380,7 +384,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
     def prepare(self) -> None:
         if self.request.host not in self.lab.hosts:
             raise tornado.web.HTTPError(421)
-        given = self.get_cookie(_COOKIE) or ""
+        given = self.get_cookie(self.lab.cookie_name) or ""
         if not hmac.compare_digest(given.encode(), self.lab.cookie.encode()):
             raise tornado.web.HTTPError(403)
 
