@@ -354,6 +354,27 @@ def test_network_is_drawn_node_by_node() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "gateway = 1",
+        'gateway = "x"',
+        'gateway = ["x"]',
+        "gateway = { name = 1, terminals = 2 }",
+        "terminal = 1",
+        "host = 3",
+        'host = "ab"',
+        "[[router]]",
+    ],
+)
+def test_text_of_another_form_is_refused_with_a_message(line: str) -> None:
+    text = documents.NEW.replace("[host.server]", "").replace("[host.client]", "")
+    before, after = text.split("[run]", 1)
+    found = documents.checked(f"{before}{line}\n[run]{after}", "a.toml", Path())
+    assert found["error"]
+    assert found["nodes"] == []
+
+
+@pytest.mark.parametrize(
     ("kind", "ends", "message"),
     [
         ("link", ["server", "moon"], "x: there is no node moon; allowed: gateway, terminal, server, client"),

@@ -262,6 +262,16 @@ def test_form_and_text_change_each_other(page: Page) -> None:
     until(page, "/4\\sMbit/.test(document.getElementById('picture').textContent)")
 
 
+def test_mistakes_in_the_text_are_told_beside_it(page: Page) -> None:
+    page.evaluate("document.getElementById('source').open = true")
+    page.fill("#text", "gateway = 1\n" + SHORT)
+    page.wait_for_selector("#text-error:not([hidden])")
+    assert "gateway" in page.inner_text("#text-error")
+    page.route("**/api/check", lambda route: route.fulfill(content_type="application/json", body="{"))
+    page.fill("#text", SHORT + "\n")
+    until(page, "document.getElementById('text-error').textContent.includes('JSON')")
+
+
 def test_saved_scenario_is_a_file_of_the_folder(page: Page, folder: Path) -> None:
     page.locator("#source summary").click()
     page.fill("#save-name", "kept.toml")

@@ -142,16 +142,21 @@ _PARTS = {
 
 
 def nodes(text: str) -> list[str]:
-    """Return the nodes of a scenario's text that links can join, groups of hosts last."""
+    """Return the nodes of a scenario's text that links can join, groups of hosts last.
+
+    A gateway, terminal, router or host of another form than a table has none.
+    """
     document = _parsed(text).unwrap()
     gateways = document.get("gateway", [])
-    found: list[str] = []
+    found: list[Any] = []
     for gateway in gateways if isinstance(gateways, list) else [gateways]:
-        found.append(gateway.get("name", "gateway"))
-        found += [] if "terminals" in gateway else [gateway.get("terminal", "terminal")]
-    for table in ("terminal", "router", "host"):
-        found += document.get(table, {})
-    return found
+        if isinstance(gateway, dict):
+            found.append(gateway.get("name", "gateway"))
+            found += [] if "terminals" in gateway else [gateway.get("terminal", "terminal")]
+    for name in ("terminal", "router", "host"):
+        tables = document.get(name)
+        found += tables if isinstance(tables, dict) else []
+    return [name for name in found if isinstance(name, str)]
 
 
 def added(text: str, kind: str, name: str, ends: Sequence[str] = ()) -> str:

@@ -203,7 +203,9 @@ class _Index(_Guarded):
                     )
             else:
                 self.lab.token = None
-                self.set_cookie(self.lab.cookie_name, self.lab.cookie, httponly=True, samesite="Strict", path="/")
+                self.set_cookie(
+                    self.lab.cookie_name, self.lab.cookie, httponly=True, samesite="Strict", path="/"
+                )
             self.redirect("/")
             return
         if not self.has_cookie():

@@ -68,7 +68,13 @@ export class Editor {
   }
 
   async typed() {
-    const text = find("text").value, found = await post("check", { text, file: this.run.file });
+    const text = find("text").value;
+    let found;
+    try {
+      found = await post("check", { text, file: this.run.file });
+    } catch (error) {
+      return this.error(error.message);
+    }
     if (find("text").value !== text) return;
     this.error(found.error);
     if (found.nodes) this.ends(found.nodes);
