@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -21,7 +22,7 @@ from patience import PATIENCE
 import bentpipe as bp
 from bentpipe._core import Progress, Simulation, simulate
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.lab import documents, limits, recorded, worker
+from bentpipe.lab import documents, limits, recorded, server, worker
 from bentpipe.lab.playback import Change, Playback, opened
 from bentpipe.runs.plan import scenario_path, shipped
 
@@ -451,6 +452,21 @@ def test_slow_page_slows_its_view_and_not_the_run() -> None:
         assert [name for name, _ in frame["tables"]] == ["0.series", "0.drops", "0.packets"]
 
 
+def test_wrong_message_is_told_and_the_worker_goes_on() -> None:
+    with page_of_worker(["red"]) as page:
+        for seed in (-1, 1.5, 2**64):
+            page.tell("open", text=TEXT, file=str(GATEWAY), settings=["red"], seed=seed)
+            expected = f"seed: found {seed}; allowed: a whole number from 0 to 2^64 - 1"
+            assert page.told()["message"] == expected
+        page.tell("open", text=TEXT, file=str(GATEWAY), settings=["red"])
+        assert page.told()["type"] == "opened"
+        for wrong in ({"speed": "fast"}, {}):
+            page.tell("play", **wrong)
+            assert page.told()["type"] == "error"
+        page.tell("ready")
+        assert page.told()["type"] == "frame"
+
+
 def test_packets_of_another_run_are_sent_without_a_pause() -> None:
     with page_of_worker(["red", "droptail"]) as page:
         page.tell("play", speed=1e-3)
@@ -506,3 +522,26 @@ def test_command_of_a_result_names_the_file_of_its_scenario(tmp_path: Path) -> N
     assert str(command("shipped")).startswith("bentpipe compare small-gateway --settings ")
     own.write_text(TEXT)
     assert command("own") is None
+
+
+def _ends(connection: Connection) -> None:
+    """End as a process with an exception does: the connection first."""
+    connection.close()
+    time.sleep(0.3)
+    sys.exit(3)
+
+
+def test_exit_code_of_a_crashed_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=_ends, args=(there,))
+    process.start()
+    there.close()
+    assert here.poll(PATIENCE)
+    told: list[str] = []
+    page = server._Socket.__new__(server._Socket)
+    page.process, page.connection = process, None  # type: ignore[assignment]
+    page.lab = server.Lab(tmp_path)
+    monkeypatch.setattr(page, "_tell", lambda _, message: told.append(message))
+    monkeypatch.setattr(page, "_start", lambda: None)
+    page._on_crash()
+    assert [text.split(";")[0] for text in told] == ["the process of the run ended with code 3"]

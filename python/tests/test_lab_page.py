@@ -359,6 +359,17 @@ def test_reload_in_the_middle_comes_back_to_the_same_time(page: Page) -> None:
     assert page.evaluate("[lab.run.now, lab.run.settings, lab.run.changes]") == before
 
 
+def test_wrong_seed_is_told_and_the_run_stays(page: Page) -> None:
+    seed = page.input_value("#seed")
+    page.fill("#seed", "-1")
+    page.press("#seed", "Tab")
+    page.wait_for_selector("#message:not([hidden])")
+    assert page.inner_text("#message") == "seed: found -1; allowed: a whole number from 0"
+    assert page.input_value("#seed") == seed
+    page.click("#second")
+    until(page, "lab.run.now >= 1")
+
+
 def test_two_tabs_have_runs_of_their_own(page: Page, entered: tuple[BrowserContext, str]) -> None:
     context, address = entered
     other = context.new_page()

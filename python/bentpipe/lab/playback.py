@@ -85,6 +85,8 @@ class Playback:
             raise UsageError(
                 f"settings: found {len(settings)}; allowed side by side: at most {limits.SETTINGS}"
             )
+        if seed is not None and not _is_seed(seed):
+            raise UsageError(f"seed: found {seed}; allowed: a whole number from 0 to 2^64 - 1")
         self._text, self._file = text, file
         base = opened(text, file)
         self.settings = list(settings) or [base.aqm]
@@ -263,6 +265,10 @@ class Playback:
             for side in self.sides
         ).top_k(1, by="completion_time")
         return found.row(0)[1:] if len(found) else None
+
+
+def _is_seed(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
 
 
 def _times(side: Side, most: int) -> Iterator[float]:

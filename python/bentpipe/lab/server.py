@@ -428,6 +428,9 @@ class _Socket(tornado.websocket.WebSocketHandler):
     def _on_crash(self) -> None:
         """Report that the process has ended without being asked to."""
         process = self.process
+        if process is not None:
+            # A process whose connection has ended is about to end; its exit code says why.
+            process.join(1)
         self._stop()
         code = process.exitcode if process is not None else None
         how = f"signal {-code}" if code is not None and code < 0 else f"code {code}"

@@ -95,6 +95,9 @@ class _Worker:
             except _MISTAKES as error:
                 self.speed, self.stop_at = 0.0, None
                 self.tell("error", message=str(error))
+            except (TypeError, ValueError, OverflowError, KeyError) as error:
+                self.speed, self.stop_at = 0.0, None
+                self.tell("error", message=f"the lab does not know this message: {error}")
 
     @property
     def is_running(self) -> bool:

@@ -192,6 +192,10 @@ export class Run {
       this.charts.draw();
     };
     find("seed").onchange = event => {
+      if (!event.target.checkValidity() || event.target.value === "") {
+        say(`seed: found ${event.target.value || "nothing"}; allowed: a whole number from 0`, true);
+        return (event.target.value = this.seed);
+      }
       this.seed = Number(event.target.value);
       this.reopen();
     };
