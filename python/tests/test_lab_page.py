@@ -283,6 +283,26 @@ def test_saved_scenario_is_a_file_of_the_folder(page: Page, folder: Path) -> Non
     assert "exists already" in page.inner_text("#text-error")
 
 
+def test_edited_scenario_has_no_link_and_no_command_until_it_is_saved(page: Page) -> None:
+    page.evaluate("document.getElementById('source').open = true")
+    page.fill("#text", SHORT + "# edited\n")
+    until(page, "lab.run.text.endsWith('# edited\\n') && lab.run.isOpen")
+    for button in ("#copy-link", "#copy-command"):
+        page.evaluate("document.getElementById('message').hidden = true")
+        page.click(button)
+        assert page.inner_text("#message").startswith("Save the scenario first")
+    page.fill("#save-name", "edited.toml")
+    page.click("#save")
+    until(page, "!lab.run.isEdited")
+    page.click("#copy-command")
+    until(page, "!document.getElementById('message').textContent.startsWith('Save the')")
+    assert page.evaluate("lab.run.command()").startswith("bentpipe compare edited.toml ")
+    page.click("#new")
+    until(page, "lab.run.isEdited")
+    page.click("#copy-command")
+    until(page, "document.getElementById('message').textContent.startsWith('Save the')")
+
+
 def test_keyboard_alone_runs_steps_and_edits(page: Page) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")

@@ -8,6 +8,7 @@ export class Editor {
     this.run = run;
     this.part = null;
     find("text").addEventListener("input", () => {
+      run.isEdited = true;
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.typed(), 350);
     });

@@ -41,8 +41,11 @@ async function open({ name, file }, options = {}) {
 
 const stories = new Stories(run, open);
 
+// True if a file or a shipped scenario is what runs.
+const isSaved = () => Boolean(run.found && !run.isEdited && (run.name || run.path));
+
 function remember() {
-  if (!run.isEdited && run.found) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
+  if (isSaved()) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
 }
 
 async function copy(text, what) {
@@ -79,8 +82,9 @@ async function begin() {
   run.onPaused = remember;
   run.onOpened = () => (editor.dress(), remember());
   find("copy-link").before(...savers(() => run.charts));
-  find("copy-link").onclick = () => (remember(), copy(location.href, "Link"));
-  find("copy-command").onclick = () => copy(run.command(), "Command");
+  const ifSaved = action => () => (isSaved() ? action() : say("Save the scenario first: only its file can be opened or run again.", true));
+  find("copy-link").onclick = ifSaved(() => (remember(), copy(location.href, "Link")));
+  find("copy-command").onclick = ifSaved(() => copy(run.command(), "Command"));
   const hash = decodeURIComponent(location.hash.slice(1));
   if (hash.startsWith("result=")) {
     view("results");
