@@ -1,5 +1,6 @@
 """The lab's playback, documents and server, without a browser."""
 
+import asyncio
 import http.client
 import json
 import multiprocessing
@@ -7,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -545,3 +547,34 @@ def test_exit_code_of_a_crashed_run_is_told(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(page, "_start", lambda: None)
     page._on_crash()
     assert [text.split(";")[0] for text in told] == ["the process of the run ended with code 3"]
+
+
+def test_long_message_and_long_frame_pass_each_other(tmp_path: Path) -> None:
+    size = 4 * 2**20
+    frame, message = b"f" * size, json.dumps({"type": "show", "rest": "m" * size})
+    here, there = multiprocessing.Pipe()
+    got: list[bytes] = []
+
+    def worker_process() -> None:
+        # As a worker does, it reads nothing until its frame is sent.
+        there.send_bytes(frame)
+        got.append(there.recv_bytes())
+
+    async def pass_each_other() -> None:
+        page = server._Socket.__new__(server._Socket)
+        page.initialize(server.Lab(tmp_path))
+        page.connection = here
+        frames: list[bytes] = []
+        asyncio.get_running_loop().add_reader(here.fileno(), lambda: frames.append(here.recv_bytes()))
+        thread = threading.Thread(target=worker_process, daemon=True)
+        thread.start()
+        await asyncio.wait_for(page.on_message(message), PATIENCE)
+        while not (frames and got):
+            await asyncio.sleep(0.01)
+        assert frames == [frame]
+        asyncio.get_running_loop().remove_reader(here.fileno())
+
+    asyncio.run(asyncio.wait_for(pass_each_other(), PATIENCE))
+    assert got == [message.encode()]
+    here.close()
+    there.close()

@@ -12,6 +12,7 @@ import multiprocessing
 import secrets
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class Lab:
         self.cookie = secrets.token_urlsafe(24)
         self.port = 0
         self.playbacks = 0
+        self.pages: set[_Socket] = set()
         self._server: tornado.httpserver.HTTPServer | None = None
 
     def _first(self, given: str) -> dict[str, str]:
@@ -126,9 +128,11 @@ class Lab:
         self._server.add_sockets(sockets)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and end the processes of the pages."""
         if self._server is not None:
             self._server.stop()
+        for page in self.pages:
+            page.stop()
 
 
 def serve(lab: Lab, port: int, ready: Callable[[str], None]) -> None:
@@ -382,6 +386,8 @@ class _Socket(tornado.websocket.WebSocketHandler):
         self.lab = lab
         self.process: SpawnProcess | None = None
         self.connection: Connection | None = None
+        # A process that sends a frame reads no message meanwhile: a thread waits for it, not the server.
+        self.sender = ThreadPoolExecutor(1)
 
     def prepare(self) -> None:
         if self.request.host not in self.lab.hosts:
@@ -395,6 +401,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
 
     def open(self, *_: str) -> None:
         self.set_nodelay(True)
+        self.lab.pages.add(self)
         self._start()
 
     def _start(self) -> None:
@@ -431,7 +438,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
         if process is not None:
             # A process whose connection has ended is about to end; its exit code says why.
             process.join(1)
-        self._stop()
+        self.stop()
         code = process.exitcode if process is not None else None
         how = f"signal {-code}" if code is not None and code < 0 else f"code {code}"
         self._tell(
@@ -440,7 +447,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
         )
         self._start()
 
-    def on_message(self, message: str | bytes) -> None:
+    async def on_message(self, message: str | bytes) -> None:
         if isinstance(message, bytes) or self.connection is None:
             return
         try:
@@ -453,26 +460,30 @@ class _Socket(tornado.websocket.WebSocketHandler):
         except (KeyError, TypeError, ValueError):
             self._tell("error", "the lab does not know this message")
             return
-        try:
-            self.connection.send_bytes(message.encode())
-        except OSError:
-            self._on_crash()
+        # The end of a process is noticed where its frames are read.
+        with suppress(OSError):
+            sending = asyncio.get_running_loop().run_in_executor
+            await sending(self.sender, self.connection.send_bytes, message.encode())
 
     def _tell(self, kind: str, message: str) -> None:
         with suppress(tornado.websocket.WebSocketClosedError):
             self.write_message(worker.packed({"type": kind, "message": message}), binary=True)
 
     def on_close(self) -> None:
-        self._stop()
+        self.lab.pages.discard(self)
+        self.stop()
+        self.sender.shutdown(wait=False)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """End the process, and forget it."""
         process, connection = self.process, self.connection
         self.process = self.connection = None
         if connection is not None:
             tornado.ioloop.IOLoop.current().remove_handler(connection.fileno())
-            connection.close()
         if process is not None:
             self.lab.playbacks -= 1
             process.kill()
             process.join()
+        if connection is not None:
+            # No process reads: a message on its way ends with an error, before the connection is closed.
+            self.sender.submit(connection.close)
