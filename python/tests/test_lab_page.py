@@ -390,6 +390,40 @@ def test_wrong_seed_is_told_and_the_run_stays(page: Page) -> None:
     until(page, "lab.run.now >= 1")
 
 
+def test_scenario_with_a_mistake_runs_nothing_until_it_is_mended(page: Page, folder: Path) -> None:
+    page.evaluate("lab.run.play()")
+    (folder / "wrong.toml").write_text(SHORT.replace("[run]", "[run]\nwrong = 1"))
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]")
+    until(page, "lab.run.isOpen")
+    page.select_option("#scenario", "file:wrong.toml")
+    page.wait_for_selector("#text-error:not([hidden])")
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    page.evaluate("document.getElementById('restart').click()")
+    assert page.evaluate("[lab.run.isOpen, lab.run.found, document.getElementById('bar').inert]") == [
+        False,
+        None,
+        True,
+    ]
+    page.fill("#text", SHORT)
+    until(page, "lab.run.isOpen")
+    page.click("#second")
+    until(page, "lab.run.now >= 1")
+    (folder / "wrong.toml").unlink()
+
+
+def test_run_at_the_end_begins_again(page: Page) -> None:
+    page.select_option("#jump", "end")
+    until(page, "lab.run.now >= lab.run.end && !lab.run.isRunning")
+    page.select_option("#speed", "1")
+    page.click("#play")
+    until(page, "lab.run.isRunning && lab.run.now > 0.1 && lab.run.now < lab.run.end")
+    page.click("#play")
+    until(page, "!lab.run.isRunning")
+
+
 def test_two_tabs_have_runs_of_their_own(page: Page, entered: tuple[BrowserContext, str]) -> None:
     context, address = entered
     other = context.new_page()
@@ -428,6 +462,28 @@ def test_result_shows_charts_differences_and_flows(page: Page) -> None:
     page.get_by_role("button", name="Report", exact=True).click()
     frame = page.frame_locator("#report-frame iframe")
     assert frame.locator("h1").first.inner_text()
+
+
+def test_result_with_a_percent_sign_opens_again_on_reload(page: Page, folder: Path) -> None:
+    shutil.copytree(folder / "result", folder / "loss 1%")
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]")
+    page.click("[data-view=results]")
+    page.get_by_role("button", name="loss 1%", exact=True).click()
+    page.wait_for_selector("#result-grid figure")
+    until(page, "location.hash.startsWith('#result=')")
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]")
+    page.wait_for_selector("#result-grid figure")
+    shutil.rmtree(folder / "loss 1%")
+
+
+def test_damaged_link_is_told(entered: tuple[BrowserContext, str]) -> None:
+    context, address = entered
+    page = context.new_page()
+    ready(page, f"{address}#%7B%")
+    assert page.inner_text("#message").startswith("The link is damaged")
+    page.close()
 
 
 def test_sweep_is_shown_as_small_multiples(page: Page) -> None:

@@ -26,6 +26,9 @@ async function open({ name, file }, options = {}) {
     find("text").value = found.text;
     run.file = found.file;
     if (found.error) {
+      run.close();
+      editor.part = null;
+      find("part").hidden = true;
       find("source").open = true;
       return editor.error(found.error);
     }
@@ -85,17 +88,18 @@ async function begin() {
   const ifSaved = action => () => (isSaved() ? action() : say("Save the scenario first: only its file can be opened or run again.", true));
   find("copy-link").onclick = ifSaved(() => (remember(), copy(location.href, "Link")));
   find("copy-command").onclick = ifSaved(() => copy(run.command(), "Command"));
-  const hash = decodeURIComponent(location.hash.slice(1));
-  if (hash.startsWith("result=")) {
-    view("results");
-    await results.open(decodeURIComponent(hash.slice(7)));
-    return open({ name: "byun2007-gateway" });
-  }
-  let state = null;
+  const hash = location.hash.slice(1);
+  let state = null, result = null, isDamaged = false;
   try {
-    state = hash ? JSON.parse(hash) : null;
+    if (hash.startsWith("result=")) result = decodeURIComponent(hash.slice(7));
+    else if (hash) state = JSON.parse(decodeURIComponent(hash));
   } catch {
-    say("The link is damaged: the scenario is opened from its begin.", true);
+    isDamaged = true;
+  }
+  if (result !== null) {
+    view("results");
+    await results.open(result);
+    return open({ name: "byun2007-gateway" });
   }
   if (state) return open(state, state);
   if (start.open.result) {
@@ -104,7 +108,8 @@ async function begin() {
     return open({ name: "byun2007-gateway" });
   }
   const options = start.settings ? { settings: start.settings } : {};
-  return open(start.open.scenario ? { name: start.open.scenario } : { file: start.open.file }, options);
+  await open(start.open.scenario ? { name: start.open.scenario } : { file: start.open.file }, options);
+  if (isDamaged) say("The link is damaged: the scenario is opened from its begin.", true);
 }
 
 // What tests wait for.

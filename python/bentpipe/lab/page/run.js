@@ -34,16 +34,32 @@ export class Run {
     find("message").hidden = true;
     this.isOpen = false;
     this.changes = changes;
+    this.enable(true);
     this.showSettings();
     this.scene.show(found.picture);
     this.socket.send("open", { text: found.text, file: found.file, settings: this.settings, seed: seed ?? this.seed ?? null, changes, stops });
   }
 
+  // Ends the run, as the text on the page has a mistake.
+  close() {
+    if (this.isRunning) this.pause();
+    this.found = this.seed = null;
+    this.isOpen = false;
+    this.settings = [];
+    this.enable(false);
+  }
+
+  enable(is) {
+    find("bar").inert = find("changing").inert = !is;
+  }
+
   reopen(rest = {}) {
+    if (!this.found) return;
     this.open(this.found, { settings: this.settings, seed: this.seed, changes: this.changes, ...rest });
   }
 
   opened(header) {
+    if (!this.found) return;
     this.isOpen = true;
     this.seed = header.seed;
     this.end = header.end;
@@ -110,6 +126,10 @@ export class Run {
   rewound() {
     for (const side of this.sides) Object.assign(side, { columns: new Columns(), drops: [] });
     this.charts.runs.forEach((run, i) => Object.assign(run, { columns: this.sides[i].columns, drops: this.sides[i].drops }));
+    if (!this.wanted.play) return;
+    this.wanted = {};
+    this.setTime(0);
+    this.play();
   }
 
   next() {
@@ -161,12 +181,16 @@ export class Run {
   play() {
     if (!this.isOpen) return (this.wanted.play = true);
     find("message").hidden = true;
-    if (this.now >= this.end) return this.socket.send("seek", { time: 0 });
+    if (this.now >= this.end) {
+      this.wanted.play = true;
+      return this.socket.send("seek", { time: 0 });
+    }
     this.socket.send("play", { speed: Number(find("speed").value) });
     this.running(true);
   }
 
   pause() {
+    this.wanted.play = false;
     this.socket.send("pause");
     this.running(false);
   }
@@ -209,7 +233,7 @@ export class Run {
     };
     addEventListener("keydown", event => {
       const isTyping = /^(INPUT|TEXTAREA|SELECT|BUTTON|SUMMARY)$/.test(event.target.tagName) || event.target.closest?.("[role=button]");
-      if (isTyping || event.ctrlKey || event.metaKey || event.altKey || find("run-view").hidden) return;
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey || find("run-view").hidden || find("bar").inert) return;
       const button = { " ": "play", ArrowRight: "second", ArrowLeft: "back", ".": "step" }[event.key];
       if (button) event.preventDefault(), find(button).click();
     });
