@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import multiprocessing
+import os
 import re
 import struct
 import subprocess
@@ -576,5 +577,46 @@ def test_long_message_and_long_frame_pass_each_other(tmp_path: Path) -> None:
 
     asyncio.run(asyncio.wait_for(pass_each_other(), PATIENCE))
     assert got == [message.encode()]
+    here.close()
+    there.close()
+
+
+def test_newest_results_are_listed_and_older_ones_counted(tmp_path: Path) -> None:
+    for number in range(305):
+        folder = tmp_path / f"{number:03d}"
+        folder.mkdir()
+        (folder / "manifest.json").write_text('{"format": "bentpipe-result"}')
+        os.utime(folder, (number, number))
+    found, older = recorded.results(tmp_path)
+    assert [row["path"] for row in found] == [f"{number:03d}" for number in range(304, 4, -1)]
+    assert older == 5
+
+
+def test_requests_for_what_is_not_there_get_a_message(tmp_path: Path) -> None:
+    short = {"run.warmup": "0 s", "run.duration": "1 s"}
+    bp.run("small-gateway", out=tmp_path / "one", set=short)
+    setting = bp.open(tmp_path / "one").settings[0]
+    with lab(tmp_path) as (port, token):
+        cookie = entered(port, token)
+        about = f"path=one&setting={setting}&seed=1"
+        status, text, _ = ask(port, "GET", f"/api/table?{about}&name=flows&terminal=x", Cookie=cookie)
+        assert status == 200
+        assert "the table flows has no terminals" in json.loads(text)["error"]
+        assert ask(port, "GET", "/report/%00", Cookie=cookie)[0] == 404
+        status, text, _ = ask(port, "GET", "/report/%E2%80%A6", Cookie=cookie)
+        assert status == 404
+        assert "…: has no report" in text.decode()
+        body = {"path": "x" * 300 + ".toml", "text": TEXT}
+        origin = f"http://127.0.0.1:{port}"
+        status, text, _ = ask(port, "POST", "/api/save", body, Cookie=cookie, Origin=origin)
+        assert status == 200
+        assert json.loads(text)["error"].endswith(".toml: cannot be written: File name too long")
+
+
+def test_limit_of_processor_time_names_the_runs_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CPU_SECONDS", 0.0)
+    here, there = multiprocessing.Pipe()
+    with pytest.raises(bp.BentpipeError, match=r"^the runs of this page have taken .* Load the page again"):
+        worker._Worker(there)._check_limits()
     here.close()
     there.close()

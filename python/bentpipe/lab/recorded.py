@@ -31,7 +31,7 @@ from bentpipe.tuning.result import TuneResult, is_tune
 __all__ = ["described", "report_of", "results", "scenario_files", "table"]
 
 _DEPTH, _MOST = 4, 300
-"""Depth of folders, and number of files or results, that are looked at."""
+"""Depth of folders that are looked at, and number of files or results that are listed."""
 
 
 def _walk(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
@@ -68,16 +68,15 @@ def _scenarios(folder: Path) -> dict[str, str]:
     return dict(itertools.islice(found.items(), _MOST))
 
 
-def results(folder: Path) -> list[dict[str, str]]:
-    """Return the results in a folder, the newest first, with their kind."""
+def results(folder: Path) -> tuple[list[dict[str, str]], int]:
+    """Return the newest results in a folder, with their kind, and the number of older ones."""
     found = []
     for each in _walk(folder):
         kind = _kind(each)
         if kind:
             found.append((each.stat().st_mtime, {"path": str(each.relative_to(folder)), "kind": kind}))
-        if len(found) >= _MOST:
-            break
-    return [row for _, row in sorted(found, key=lambda pair: -pair[0])]
+    newest = [row for _, row in sorted(found, key=lambda pair: -pair[0])]
+    return newest[:_MOST], len(newest[_MOST:])
 
 
 def _kind(path: Path) -> str:
@@ -200,6 +199,8 @@ def table(path: Path, setting: str, seed: int, name: str, terminal: str | None =
     """
     found = Result(path).one(name, setting, seed)
     if terminal is not None:
+        if "terminal" not in found.columns:
+            raise ResultError(f"{path}: the table {name} has no terminals")
         found = found.filter(pl.col("terminal").cast(str) == terminal)
     buffer = io.BytesIO()
     # Dictionaries become texts, which every reader knows.

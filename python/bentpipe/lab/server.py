@@ -240,8 +240,11 @@ class _Report(_Guarded):
         try:
             path = self.lab.inside(name)
             content = recorded.report_of(path)
-        except BentpipeError as error:
-            raise tornado.web.HTTPError(404, reason=" ".join(str(error).split())) from None
+        except (BentpipeError, ValueError) as error:
+            self.set_status(404)
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.finish(f"404: {error}.\n")
+            return
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", "sandbox allow-scripts")
         self.finish(content)
@@ -296,13 +299,15 @@ class _Api(_Guarded):
 
     def _start(self) -> dict[str, Any]:
         lab = self.lab
+        found, older = recorded.results(lab.folder)
         return {
             "folder": str(lab.folder),
             "open": lab.opened,
             "settings": lab.settings,
             "scenarios": list(shipped()),
             "files": recorded.scenario_files(lab.folder),
-            "results": recorded.results(lab.folder),
+            "results": found,
+            "older_results": older,
             "stories": stories.listed(),
             "limits": {"settings": limits.SETTINGS, "duration": limits.DURATION},
         }
@@ -358,9 +363,9 @@ class _Api(_Guarded):
         path, text = self.lab.inside(str(given["path"])), str(given["text"])
         if path.suffix != ".toml":
             raise UsageError(f'{given["path"]}: found "{path.suffix}"; allowed: a name that ends in .toml')
-        if path.exists() and not given.get("replace"):
-            raise UsageError(f"{given['path']}: exists already; choose another name, or replace it")
         try:
+            if path.exists() and not given.get("replace"):
+                raise UsageError(f"{given['path']}: exists already; choose another name, or replace it")
             write(path, text.encode())
         except OSError as error:
             raise UsageError(f"{given['path']}: cannot be written: {error.strerror}") from None

@@ -264,8 +264,8 @@ class _Worker:
         used = time.process_time()
         if used > limits.CPU_SECONDS:
             raise BentpipeError(
-                f"the run has taken {used:.0f} s of processor time; allowed in the lab: at most"
-                f" {limits.CPU_SECONDS:.0f} s. Use bentpipe compare for long runs"
+                f"the runs of this page have taken {used:.0f} s of processor time; allowed: at most"
+                f" {limits.CPU_SECONDS:.0f} s. Load the page again, or use bentpipe compare for long runs"
             )
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         memory = pages * resource.getpagesize()

@@ -79,7 +79,7 @@ async function begin() {
     open({}).then(() => (run.isEdited = true));
   };
   stories.list(start.stories, () => view("run"));
-  results.list(start.results);
+  results.list(start.results, start.older_results);
   for (const tab of document.querySelectorAll(".tab")) tab.onclick = () => view(tab.dataset.view);
   run.onTime = now => stories.at(now);
   run.onPaused = remember;

@@ -44,11 +44,12 @@ function points(place, rows, found, x, label) {
 }
 
 export class Results {
-  list(results) {
+  list(results, older) {
     const place = find("results");
     if (!results.length) return place.replaceChildren(make("p", { textContent: "This folder holds no results yet. bentpipe compare makes one." }));
     place.replaceChildren(make("ul", { className: "list" }, ...results.map(({ path, kind }) => make("li", {},
       make("button", { type: "button", textContent: path, onclick: () => this.open(path) }), ` ${kind}`))));
+    if (older) place.append(make("p", { textContent: `${older} older ones are not listed: bentpipe lab with the name of a result opens it.` }));
   }
 
   async open(path) {
