@@ -19,6 +19,7 @@ const WINDOW: u64 = 1 << 40;
 #[derive(Debug, Default)]
 pub struct Ledger {
     acked: AtomicU64,
+    acked_packets: AtomicU64,
     lost: AtomicU64,
     marks: AtomicU64,
 }
@@ -27,6 +28,11 @@ impl Ledger {
     /// Bytes of acknowledged packets.
     pub fn acked(&self) -> u64 {
         self.acked.load(Relaxed)
+    }
+
+    /// Number of acknowledged packets.
+    pub fn acked_packets(&self) -> u64 {
+        self.acked_packets.load(Relaxed)
     }
 
     /// Bytes of packets declared lost.
@@ -57,6 +63,7 @@ struct Counting {
 impl Controller for Counting {
     fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _app_limited: bool, _rtt: &RttEstimator) {
         self.ledger.acked.fetch_add(bytes, Relaxed);
+        self.ledger.acked_packets.fetch_add(1, Relaxed);
     }
 
     fn on_congestion_event(&mut self, _now: Instant, _sent: Instant, _persistent: bool, lost: u64) {

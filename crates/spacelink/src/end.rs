@@ -125,6 +125,11 @@ impl PeerConnection {
         }
     }
 
+    /// Bytes of acknowledged packets, IP and UDP headers included.
+    fn delivered(&self) -> u64 {
+        self.ledger.acked() + self.ledger.acked_packets() * header(self.conn.remote_address())
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
@@ -222,6 +227,7 @@ enum End {
 #[derive(Clone, Copy, Default)]
 struct Closed {
     acked: u64,
+    delivered: u64,
     lost: u64,
     marks: u64,
 }
@@ -641,12 +647,14 @@ impl Spacelink {
             stats.sent_packets += quic.sent_packets;
             stats.lost_packets += quic.lost_packets;
         }
-        let Closed { acked, marks, .. } = self.closed;
+        let Closed { acked, delivered, marks, .. } = self.closed;
         let sum = |of: fn(&Ledger) -> u64| {
             self.connections.iter().map(|connection| of(&connection.ledger)).sum::<u64>()
         };
         stats.lost_bytes = self.lost();
         stats.acknowledged_bytes = acked + sum(Ledger::acked);
+        stats.delivered_bytes =
+            delivered + self.connections.iter().map(PeerConnection::delivered).sum::<u64>();
         stats.marks = marks + sum(Ledger::marks);
         stats.streams = self.streams.len() as u64;
         stats.unassembled_ip = self.reassembly.given_up();

@@ -440,6 +440,8 @@ pub struct Stats {
     pub lost_bytes: u64,
     /// UDP payload of packets that the peer acknowledged [bytes].
     pub acknowledged_bytes: u64,
+    /// Bytes of these packets, UDP and IP headers included.
+    pub delivered_bytes: u64,
     /// ECN marks reported by the peer.
     pub marks: u64,
     /// Open streams.
@@ -483,6 +485,7 @@ impl Stats {
             lost_packets: self.lost_packets + other.lost_packets,
             lost_bytes: self.lost_bytes + other.lost_bytes,
             acknowledged_bytes: self.acknowledged_bytes + other.acknowledged_bytes,
+            delivered_bytes: self.delivered_bytes + other.delivered_bytes,
             marks: self.marks + other.marks,
             streams: self.streams + other.streams,
             opened: self.opened + other.opened,
@@ -518,6 +521,7 @@ mod tests {
             lost_packets: 9 * times,
             lost_bytes: 10 * times,
             acknowledged_bytes: 11 * times,
+            delivered_bytes: 24 * times,
             marks: 12 * times,
             streams: 13 * times,
             opened: 14 * times,

@@ -35,7 +35,7 @@ pub struct RateBounds {
 /// State of the link as the sender knows it at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkObservation {
-    /// Bytes that the other end has acknowledged so far.
+    /// Bytes that the other end has acknowledged so far, with the headers that the rate includes.
     pub delivered: u64,
     /// Present round trip; zero if unknown.
     pub round_trip: Duration,

@@ -359,7 +359,7 @@ impl Daemon {
         let round_trip = u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX);
         let waiting = self.host.gateway(PeerId(0)).is_some_and(Gateway::is_backlogged);
         let seen = LinkObservation {
-            delivered: link.acknowledged_bytes,
+            delivered: link.delivered_bytes,
             round_trip: if known { Duration::from_nanos(round_trip) } else { Duration::ZERO },
             is_busy: waiting,
         };

@@ -181,6 +181,7 @@ impl Spacelink {
                 let connection = self.connections.remove(at);
                 let gone = connection.conn.stats().path;
                 self.closed.acked += connection.ledger.acked();
+                self.closed.delivered += connection.delivered();
                 self.closed.lost += connection.ledger.lost();
                 self.closed.marks += connection.ledger.marks();
                 self.stats.sent_packets += gone.sent_packets;

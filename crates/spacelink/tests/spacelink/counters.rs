@@ -42,12 +42,35 @@ fn counters_outlive_their_connection() {
             stats.marks,
             stats.sent_packets,
             stats.acknowledged_bytes,
+            stats.delivered_bytes,
             stats.lost_packets,
             stats.lost_bytes,
             stats.written_bytes,
         )
     };
     assert_eq!(of(after), of(before));
+}
+
+/// Packets of 200 bytes, each in a datagram, have a tenth of their length in headers of 28 bytes.
+#[test]
+fn delivered_bytes_include_headers_as_those_sent_do() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 25);
+    net.connect();
+    net.run(s(5.0));
+    let before = net.hosts[GATEWAY].link.stats();
+    for packet in 0..200 {
+        net.hosts[GATEWAY].link.datagram(&[7; 200]).unwrap();
+        net.run(s(5.0 + 0.01 * f64::from(packet)));
+    }
+    net.run(s(12.0));
+    let after = net.hosts[GATEWAY].link.stats();
+    let delivered = after.delivered_bytes - before.delivered_bytes;
+    let headers = delivered - (after.acknowledged_bytes - before.acknowledged_bytes);
+    let packets = headers / 28;
+    assert_eq!(headers, 28 * packets);
+    assert!((200..220).contains(&packets), "{packets}");
+    let sent = after.sent_bytes - before.sent_bytes;
+    assert!(delivered <= sent && 20 * delivered > 19 * sent, "{delivered} of {sent}");
 }
 
 #[test]
