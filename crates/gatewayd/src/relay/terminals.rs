@@ -35,8 +35,8 @@ pub struct Terminals {
     list: Vec<Option<Terminal>>,
     /// The only peer, to which every address leads.
     only: Option<PeerId>,
-    /// First and last address of each prefix, as [`number`]s in ascending order, and the terminal behind which they are.
-    routes: Vec<(u128, u128, PeerId)>,
+    /// First and last address of each prefix, as [`Number`]s in ascending order, and the terminal behind which they are.
+    routes: Vec<(Number, Number, PeerId)>,
     /// Connected terminals that have not been reported.
     unreported: Vec<PeerId>,
     /// Certificates and names of removed terminals, the latest first.
@@ -46,19 +46,21 @@ pub struct Terminals {
 /// Maximum number of removed terminals that are remembered.
 const MOST_FORMER: usize = 1000;
 
-/// An address as a number: IPv4 addresses as IPv6 addresses that contain them (RFC 4291, section 2.5.5.2).
-fn number(address: IpAddr) -> u128 {
+/// An address as a number, which begins with true for IPv6: all IPv4 addresses come before.
+type Number = (bool, u128);
+
+fn number(address: IpAddr) -> Number {
     match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
-        IpAddr::V6(v6) => v6.into(),
+        IpAddr::V4(v4) => (false, u32::from(v4).into()),
+        IpAddr::V6(v6) => (true, v6.into()),
     }
 }
 
 /// First and last address of a prefix.
-fn span(prefix: &Prefix) -> (u128, u128) {
-    let length = if prefix.address.is_ipv4() { 96 + prefix.length } else { prefix.length };
-    let first = number(prefix.address);
-    (first, first | u128::MAX.checked_shr(u32::from(length)).unwrap_or(0))
+fn span(prefix: &Prefix) -> (Number, Number) {
+    let (is_v6, first) = number(prefix.address);
+    let all = if is_v6 { u128::MAX } else { u32::MAX.into() };
+    ((is_v6, first), (is_v6, first | all.checked_shr(u32::from(prefix.length)).unwrap_or(0)))
 }
 
 impl Terminals {
@@ -165,7 +167,7 @@ impl Terminals {
         if self.only.is_some() {
             return self.only;
         }
-        let address = number(client);
+        let address = number(client.to_canonical());
         let behind = self.routes.partition_point(|(first, ..)| *first <= address);
         let (_, last, peer) = self.routes.get(behind.checked_sub(1)?)?;
         (address <= *last).then_some(*peer)
@@ -233,7 +235,7 @@ pub fn overlap(prefixes: &[(usize, Prefix)]) -> Option<[(usize, Prefix); 2]> {
 #[must_use]
 pub fn is_within(inner: &Prefix, outer: &Prefix) -> bool {
     let ((first, last), (from, to)) = (span(inner), span(outer));
-    inner.address.is_ipv4() == outer.address.is_ipv4() && from <= first && last <= to
+    from <= first && last <= to
 }
 
 #[cfg(test)]
@@ -331,6 +333,19 @@ mod tests {
         assert_eq!(found(&["10.0.0.7/32", "10.0.0.0/24"]), Some([0, 1]));
         assert_eq!(found(&["fd00::/64", "fd00::/64"]), Some([0, 1]));
         assert_eq!(found(&["10.0.0.0/24", "0.0.0.0/0"]), Some([0, 1]));
+        // Prefixes of two versions have no common addresses.
+        assert_eq!(found(&["0.0.0.0/0", "::/0", "::ffff:0:0/96"]), Some([1, 2]));
+        assert_eq!(found(&["10.0.0.0/24", "::/0"]), None);
+    }
+
+    #[test]
+    fn a_default_route_of_one_version_takes_no_addresses_of_the_other() {
+        let mut terminals = Terminals::default();
+        for (peer, text) in [(0, "::/0"), (1, "10.0.0.0/24")] {
+            terminals.insert(PeerId(peer), None, vec![prefix(text)]);
+        }
+        let of = |address: &str| terminals.of_client(address.parse().unwrap()).map(|peer| peer.0);
+        assert_eq!(["10.0.0.1", "10.0.1.1", "fd00::1"].map(of), [Some(1), None, Some(0)]);
     }
 
     #[test]
