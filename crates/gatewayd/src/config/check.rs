@@ -8,6 +8,7 @@ use std::path::Path;
 use bentpipe_scenario::Origin;
 
 use super::{Config, Role};
+use crate::intercept::rules::has_ipv6;
 use bentpipe_spacelink::{Certificate, Identity};
 
 /// Problems found.
@@ -26,6 +27,7 @@ pub fn check(config: &Config) -> Findings {
     keys(config, &mut found);
     devices(config, &mut found);
     congestion(config, &mut found);
+    ip_versions(config, has_ipv6(), &mut found);
     if let Some(record) = &config.record {
         let folder = record.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
@@ -86,6 +88,20 @@ fn congestion(config: &Config, found: &mut Findings) {
     if !known.split_whitespace().any(|name| name == wanted) {
         let known = known.split_whitespace().collect::<Vec<_>>().join(", ");
         found.warnings.push(format!("tcp.congestion: the kernel has no \"{wanted}\" now; it has {known}"));
+    }
+}
+
+fn ip_versions(config: &Config, has_ipv6: bool, found: &mut Findings) {
+    let clients = [
+        config.internet.as_ref().map(|i| ("internet.clients", &i.clients)),
+        config.users.as_ref().map(|u| ("users.clients", &u.clients)),
+    ];
+    for (key, clients) in clients.into_iter().flatten().filter(|_| !has_ipv6) {
+        if let Some(prefix) = clients.iter().find(|prefix| prefix.address.is_ipv6()) {
+            found
+                .warnings
+                .push(format!("{key}: the kernel has no IPv6 now; \"{prefix}\" and the like are left out"));
+        }
     }
 }
 
@@ -150,6 +166,25 @@ mod tests {
         fs::write(folder.join("keys/terminal.crt"), "no certificate").unwrap();
         assert_eq!(check(&config).errors.len(), 1);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn ipv6_users_of_a_kernel_without_ipv6_are_named() {
+        let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
+            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+            [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\", \"fd03::/64\"]\n";
+        let warnings = |text: &str, has_ipv6| {
+            let mut found = Findings::default();
+            ip_versions(&Config::parse(text, "g.toml").unwrap(), has_ipv6, &mut found);
+            found.warnings
+        };
+        let expected =
+            "internet.clients: the kernel has no IPv6 now; \"fd03::/64\" and the like are left out";
+        assert_eq!(warnings(text, false), [expected]);
+        assert!(
+            warnings(text, true).is_empty()
+                && warnings(&text.replace(", \"fd03::/64\"", ""), false).is_empty()
+        );
     }
 
     #[test]

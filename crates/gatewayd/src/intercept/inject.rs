@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket,
 };
@@ -12,7 +13,8 @@ use nix::sys::socket::{
 #[derive(Debug)]
 pub struct Injector {
     v4: OwnedFd,
-    v6: OwnedFd,
+    /// `None` on a kernel without IPv6.
+    v6: Option<OwnedFd>,
 }
 
 impl Injector {
@@ -26,7 +28,11 @@ impl Injector {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             socket(family, SockType::Raw, flags, SockProtocol::Raw)
         };
-        Ok(Self { v4: open(AddressFamily::Inet)?, v6: open(AddressFamily::Inet6)? })
+        let v6 = match open(AddressFamily::Inet6) {
+            Err(Errno::EAFNOSUPPORT) => None,
+            opened => Some(opened?),
+        };
+        Ok(Self { v4: open(AddressFamily::Inet)?, v6 })
     }
 
     /// Sends a packet, complete from its IP header on.
@@ -36,7 +42,8 @@ impl Injector {
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         let info = bentpipe_packet::parse(packet).ok_or(io::ErrorKind::InvalidData)?;
         let to = SockaddrStorage::from(SocketAddr::new(info.dst.ip(), 0));
-        let socket = if info.version == 4 { &self.v4 } else { &self.v6 };
+        let socket = if info.version == 4 { Some(&self.v4) } else { self.v6.as_ref() };
+        let socket = socket.ok_or(Errno::EAFNOSUPPORT)?;
         sendto(socket.as_raw_fd(), packet, &to, MsgFlags::empty())?;
         Ok(())
     }

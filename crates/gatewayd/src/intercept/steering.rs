@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::config::Prefix;
-use crate::intercept::rules::{Rules, Setup};
+use crate::intercept::rules::{Rules, Setup, has_ipv6};
 use crate::intercept::terminal_routes::{RouteTarget, TerminalRoutes};
 
 /// The rules of this end.
@@ -42,7 +42,12 @@ impl Steering {
 
     /// Leads packets for users behind one of many terminals, once the rules are installed.
     pub fn set_routes(&self, clients: &[Prefix], target: RouteTarget) -> io::Result<()> {
-        self.routes.as_ref().map_or(Ok(()), |routes| routes.set_routes(clients, target))
+        let Some(routes) = &self.routes else { return Ok(()) };
+        if has_ipv6() {
+            return routes.set_routes(clients, target);
+        }
+        let clients: Vec<_> = clients.iter().filter(|prefix| prefix.address.is_ipv4()).copied().collect();
+        routes.set_routes(&clients, target)
     }
 
     /// True once no command that changes the rules is running.

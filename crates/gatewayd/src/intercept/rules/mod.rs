@@ -107,8 +107,12 @@ impl Family {
 
     /// The versions that this kernel supports.
     fn present() -> impl Iterator<Item = Self> {
-        let v6 = Path::new("/proc/thread-self/net/if_inet6").exists();
-        Self::BOTH.into_iter().filter(move |family| *family == Self::V4 || v6)
+        Self::supported(has_ipv6())
+    }
+
+    /// The versions of a kernel with IPv6, or without.
+    fn supported(has_ipv6: bool) -> impl Iterator<Item = Self> {
+        Self::BOTH.into_iter().filter(move |family| *family == Self::V4 || has_ipv6)
     }
 
     fn flag(self) -> &'static str {
@@ -286,9 +290,19 @@ fn check_own(Setup { name, table, .. }: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// IP versions of the clients.
+/// True if this kernel supports IPv6.
+#[must_use]
+pub fn has_ipv6() -> bool {
+    Path::new("/proc/thread-self/net/if_inet6").exists()
+}
+
+/// IP versions of the clients that this kernel supports.
 fn families(setup: &Setup) -> impl Iterator<Item = Family> {
-    Family::BOTH.into_iter().filter(|family| setup.clients.iter().any(|prefix| family.has(prefix)))
+    families_of(&setup.clients, has_ipv6())
+}
+
+fn families_of(clients: &[Prefix], has_ipv6: bool) -> impl Iterator<Item = Family> {
+    Family::supported(has_ipv6).filter(|family| clients.iter().any(|prefix| family.has(prefix)))
 }
 
 fn clients(setup: &Setup, family: Family) -> impl Iterator<Item = &Prefix> {
@@ -301,6 +315,19 @@ mod tests {
 
     use super::command::run;
     use super::*;
+
+    #[test]
+    fn rules_leave_ipv6_out_on_a_kernel_without() {
+        let families = |texts: &[&str], has_ipv6| {
+            let clients: Vec<Prefix> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            families_of(&clients, has_ipv6).collect::<Vec<_>>()
+        };
+        let both = ["10.3.0.0/24", "fd03::/64"];
+        assert_eq!(families(&both, true), [Family::V4, Family::V6]);
+        assert_eq!(families(&both, false), [Family::V4]);
+        assert_eq!(families(&both[1..], true), [Family::V6]);
+        assert_eq!(families(&both[1..], false), []);
+    }
 
     /// A failed command to bypass connections does not keep rules from being removed.
     #[test]
