@@ -228,7 +228,7 @@ struct Row {
     link: String,
     is_forward: bool,
     counts: Counts,
-    /// True if the link can lose packets.
+    /// True if one of its links can lose packets.
     may_lose: bool,
 }
 
@@ -344,7 +344,7 @@ impl Links {
                 LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), make_aqm)
                     .map_err(PlanError)?;
             let lane = LaneId(self.lanes.len() as u32);
-            self.rows[row.0].may_lose = engine.may_lose();
+            self.rows[row.0].may_lose |= engine.may_lose();
             if let Some(at) = engine.first_update() {
                 self.enter(at, Event::Capacity(lane));
             }

@@ -330,10 +330,8 @@ fn each_host_of_a_group_has_a_separate_link() {
     assert_eq!(counts(&links, "access", true).arrived, 4);
 }
 
-/// Two terminals at 8 Mbit/s each: two packets of 1000 bytes to one take 2 ms, and do not delay the one to the other. The
-/// statistics are those of both links.
-#[test]
-fn each_terminal_of_a_group_has_a_separate_satellite_link() {
+/// The satellite links of two terminals at 8 Mbit/s each, which `link` describes by the terminal's number.
+fn terminals(link: impl Fn(u32) -> serde_json::Value) -> Links {
     let text = "title = \"t\"\n[run]\nduration = \"1 s\"\n[host.server]\n[host.user]\ncount = 2\n[terminal.home]\ncount = 2\n\
                 [link.a]\nbetween = [\"server\", \"gateway\"]\n\
                 [link.homes]\nbetween = [\"gateway\", \"home\"]\nrate = \"8 Mbps\"\n\
@@ -342,11 +340,18 @@ fn each_terminal_of_a_group_has_a_separate_satellite_link() {
                 [traffic.x]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"user\"\n";
     let segment = |terminal: u32| {
         json!({ "a": { "device": format!("a{terminal}") }, "b": { "device": format!("b{terminal}") },
-                "links": [{ "link": "homes", "terminal": terminal }] })
+                "links": [link(terminal)] })
     };
     let plan =
         json!({ "scenario": { "file": "t.toml", "text": text }, "segments": [segment(0), segment(1)] });
-    let mut links = Links::new(&Plan::parse(&plan.to_string(), "plan").unwrap()).unwrap();
+    Links::new(&Plan::parse(&plan.to_string(), "plan").unwrap()).unwrap()
+}
+
+/// Two terminals at 8 Mbit/s each: two packets of 1000 bytes to one take 2 ms, and do not delay the one to the other. The
+/// statistics are those of both links.
+#[test]
+fn each_terminal_of_a_group_has_a_separate_satellite_link() {
+    let mut links = terminals(|terminal| json!({ "link": "homes", "terminal": terminal }));
     let mut out = Vec::new();
     for (terminal, i) in [(0, 0), (0, 1), (1, 2)] {
         links.arrive(terminal, 1, udp(1, 7, 1000, i, false), at(0), &mut out);
@@ -358,6 +363,21 @@ fn each_terminal_of_a_group_has_a_separate_satellite_link() {
     assert_eq!(arrivals, [(0, 0, 1), (1, 0, 2), (2, 1, 1)]);
     assert_eq!(links.counts().count(), 2);
     assert_eq!(counts(&links, "homes", true).arrived, 3);
+}
+
+/// The statistics of a group count as those of links that lose packets if one of them does, whichever it is.
+#[test]
+fn a_group_of_links_of_which_one_loses_packets_counts_as_lossy() {
+    for lossy in [0, 1] {
+        let mut links = terminals(|terminal| {
+            let loss = if terminal == lossy { 0.1 } else { 0.0 };
+            json!({ "link": "homes", "terminal": terminal, "loss": loss })
+        });
+        let mut out = Vec::new();
+        (0..2).for_each(|terminal| links.arrive(terminal, 1, udp(1, 7, 1000, 0, false), at(0), &mut out));
+        links.advance(at(5000), &mut out);
+        assert_eq!(links.carried().packets, 2, "{lossy}");
+    }
 }
 
 /// Capacity in steps: 8 Mbit/s, 0 from 10 to 20 ms, then 4 Mbit/s. Ten packets of 1 ms leave before the gap; the others take
