@@ -107,7 +107,7 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["run", *QUICK, "--seed", "-3"], ["-3"]),
         (["run", *QUICK, "--set", "gatway.aqm=red"], ["gatway", "gateway"]),
         (["run", *QUICK, "--set", "run.duration"], ["run.duration"]),
-        (["run", "small-gateway", "--duration", "soon"], ["run.duration", "soon"]),
+        (["run", "small-gateway", "--duration", "soon"], ["--duration", "soon"]),
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "."], ["."]),
         (["run", ""], ['scenario ""', "no such file"]),

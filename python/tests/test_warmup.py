@@ -76,4 +76,4 @@ def test_command_warns_of_a_short_warmup_and_accepts_a_longer_one(bentpipe: Comm
     assert "MSER-5" not in done.stdout
     assert bp.open(tmp_path / "long").manifest["scenario"]["warmup"] == 10.0
     done = bentpipe(*quick, "--warmup", "soon", check=2)
-    assert "run.warmup=soon" in done.stderr
+    assert "--warmup soon" in done.stderr
