@@ -48,7 +48,7 @@ const stories = new Stories(run, open);
 const isSaved = () => Boolean(run.found && !run.isEdited && (run.name || run.path));
 
 function remember() {
-  if (isSaved()) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
+  if (isSaved() && !find("run-view").hidden) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
 }
 
 async function copy(text, what) {
