@@ -10,9 +10,9 @@
 //! - Each queue has a COBALT, CoDel and BLUE combined. `target` is a twentieth of `rtt`, and at least the time of one and
 //!   a half packets of `mtu`; a delay of at most four of them is always acceptable, and a queue's last packet is never
 //!   dropped. BLUE's probability grows by `increment`, at most once per target, when the queue drops packets because the
-//!   buffer is full, and falls by `decrement` when it is empty: it controls unresponsive flows. A queue that becomes
+//!   buffer is full, and falls by `decrement` when it is found empty: it controls unresponsive flows. A queue found
 //!   empty leaves the lists of waiting queues. Each departure looks at one such queue, until its COBALT is in its initial
-//!   state; a packet that arrives earlier makes it a new queue again.
+//!   state; a packet that arrives earlier makes it a new queue again. So BLUE forgets only while packets leave.
 //! - `quantum` is derived from the link's capacity, between 300 and 1514 bytes, so that on a slow link fewer flows
 //!   count as sparse.
 //!
@@ -34,9 +34,8 @@
 //!
 //! *Departures:* only CAKE's queueing is implemented. Not included: its shaper (the gateway's regulator or the link
 //! limits the rate, so also `overhead` compensation and `ingress` mode), the ACK filter and GSO splitting. Another
-//! scheduler, `cake_users`, has host isolation. Of Linux's queueing, four things are different, and packets leave at the same
-//! times without them (docs/truth.md): roots of the control law are exact, Linux's approximate from the sixteenth signal
-//! on; the longest queue loses packets, whereas Linux's heap goes wrong at times; the first signal of a queue that was never
+//! scheduler, `cake_users`, has host isolation. Its queueing differs from Linux's in four things, without which packets leave at the same times (docs/truth.md): roots
+//! of the control law are exact, Linux's approximate from the sixteenth signal on; the longest queue loses packets, whereas Linux's heap goes wrong at times; the first signal of a queue that was never
 //! used comes after an interval, in Linux at once; after 64 dropped packets one is sent. A flow whose set is full takes over
 //! the tag of the queue that it shares, as in Linux: the former owner may get another queue, and its packets there overtake
 //! those left behind. All tins have one `quantum`, and by default there is one tin; sch_cake has three. The buffer size is
@@ -573,7 +572,7 @@ mod tests {
         }
     }
 
-    /// After a drop of a full buffer BLUE's p is 1 here, so that every packet gets its signal: after 64 drops one is sent, and so
+    /// After a drop because the buffer is full BLUE's p is 1 here, so that every packet gets its signal: after 64 drops one is sent, and so
     /// is the last one.
     #[test]
     fn blue_spares_a_packet_after_64_drops_and_the_last_one() {
@@ -584,6 +583,26 @@ mod tests {
         assert_eq!(steps.probe("p"), 1.0);
         assert!(steps.lost[1..].iter().all(|(_, why)| *why == DropReason::Aqm));
         assert_eq!(steps.lost.len(), 99);
+    }
+
+    /// A drop because the buffer is full makes BLUE's p 1, and an hour later it still is. Then each departure of flow 2, more than
+    /// a target after the one before, finds flow 1's queue empty and takes a quarter off.
+    #[test]
+    fn blue_forgets_with_departures_of_other_queues() {
+        let hour = 3_600_000_000;
+        for (departures, p) in [(0, 1.0), (1, 0.75), (3, 0.25), (4, 0.0), (5, 0.0)] {
+            let mut steps = bench(&[("increment", 1.0), ("decrement", 0.25)], 2, 1);
+            (0..3).for_each(|handle| steps.push(10_000, handle, 1, 100));
+            while steps.pop(10_000).is_some() {}
+            for turn in 0..departures {
+                let us = hour + u64::from(turn) * 10_000;
+                steps.push(us, 10 + turn, 2, 100);
+                assert_eq!(steps.take(us), [Some(10 + turn), None]);
+            }
+            steps.push(hour + 60_000, 20, 1, 100);
+            assert!(steps.pop(hour + 60_000).is_some());
+            assert_eq!(steps.probe("p"), p, "after {departures} departures");
+        }
     }
 
     /// The table `diffserv4` of net/sched/sch_cake.c in Linux, by codepoint.
