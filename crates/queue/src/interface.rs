@@ -311,7 +311,7 @@ pub trait SchedulerHost {
     /// Signals congestion with a packet by the marking method. Returns the packet if it is kept; otherwise it has been
     /// dropped and counted.
     fn mark(&mut self, pkt: Packet) -> Option<Packet>;
-    /// Returns true if [`SchedulerHost::mark`] keeps such a packet.
+    /// Returns true if [`SchedulerHost::mark`] is sure to keep such a packet; by default it is not.
     fn can_mark(&self, _pkt: &Packet) -> bool {
         false
     }

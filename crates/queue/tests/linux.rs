@@ -109,12 +109,12 @@ fn fq_codel_sends_and_drops_each_packet_when_linux_does() {
 fn cake_sends_marks_and_drops_each_packet_when_linux_does() {
     let none = ("increment", Value::Number(0.0));
     let tins = ("diffserv", Value::Name("diffserv4"));
-    let room = |bytes| Limit { packets: u32::MAX, bytes };
-    same("cake", "cake", &[FLOWS], 1000, room(100_000_000), false);
-    same("cake_ecn", "cake", &[FLOWS], 1000, room(100_000_000), true);
-    same("cake_users", "cake_users", &[FLOWS], 1000, room(100_000_000), false);
-    same("cake_diffserv4", "cake", &[FLOWS, tins], 1000, room(100_000_000), false);
-    same("cake_overflow", "cake", &[FLOWS, none], 1000, room(60_000), false);
+    let bytes = |bytes| Limit { packets: u32::MAX, bytes };
+    same("cake", "cake", &[FLOWS], 1000, bytes(100_000_000), false);
+    same("cake_ecn", "cake", &[FLOWS], 1000, bytes(100_000_000), true);
+    same("cake_users", "cake_users", &[FLOWS], 1000, bytes(100_000_000), false);
+    same("cake_diffserv4", "cake", &[FLOWS, tins], 1000, bytes(100_000_000), false);
+    same("cake_overflow", "cake", &[FLOWS, none], 1000, bytes(60_000), false);
 }
 
 /// Linux computes a root by one step of Newton's method at each signal; in `cake` from the sixteenth on.
@@ -125,25 +125,22 @@ fn approximate_roots_of_linux_change_drops_by_less_than_three_percent() {
     assert_near(compare("cake_rounded", "cake", &[FLOWS], 1000, room(1_000_000)), [0.01, 0.01]);
 }
 
+/// PIE as in Linux, without a burst allowance.
+const PIE: [(&str, Value); 3] = [
+    ("decay", Value::Name("empty")),
+    ("mean_packet", Value::Number(1514.0)),
+    ("max_burst", Value::Number(0.0)),
+];
+
 /// Marks are random. The delays stay below 250 ms, above which Linux takes another step.
 #[test]
 fn pie_drops_as_many_packets_as_on_linux() {
-    let given = [
-        ("decay", Value::Name("empty")),
-        ("mean_packet", Value::Number(1514.0)),
-        ("max_burst", Value::Number(0.0)),
-    ];
-    assert_near(compare("pie", "pie", &given, 650, room(1000)), [0.03, 0.03]);
+    assert_near(compare("pie", "pie", &PIE, 650, room(1000)), [0.03, 0.03]);
 }
 
 /// Without Linux's step above 250 ms, and with its probability bounded by 1.
 #[test]
 fn fq_pie_drops_as_many_packets_as_on_linux() {
-    let given = [
-        ("decay", Value::Name("empty")),
-        ("mean_packet", Value::Number(1514.0)),
-        ("max_burst", Value::Number(0.0)),
-        FLOWS,
-    ];
+    let given: Vec<_> = PIE.into_iter().chain([FLOWS]).collect();
     assert_near(compare("fq_pie", "fq_pie", &given, 650, room(10_000)), [0.03, 0.03]);
 }

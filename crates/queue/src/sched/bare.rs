@@ -113,4 +113,8 @@ impl SchedulerHost for EcnHost {
         self.marked.push(pkt.handle);
         Some(Packet { ecn: Ecn::Ce, ..pkt })
     }
+
+    fn can_mark(&self, pkt: &Packet) -> bool {
+        pkt.ecn != Ecn::NotEct
+    }
 }
