@@ -18,6 +18,7 @@ from conftest import ROOT
 
 import bentpipe as bp
 from bentpipe.cli.app import cli
+from bentpipe.evaluation.cases import controls
 from bentpipe.sweeps.file import request
 
 PAGES = [
@@ -165,13 +166,26 @@ def _command_lines() -> Iterator[str]:
 
 
 def parse(words: list[str]) -> str:
-    """Parse a command line with every value, and return the command's name."""
-    found: list[str] = []
+    """Parse a command line with every value, look up its controls, and return the command's name."""
+    found: list[click.Context] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(click.Command, "invoke", lambda _, context: found.append(context.command_path))
+        patch.setattr(click.Command, "invoke", lambda _, context: found.append(context))
         done = CliRunner().invoke(cli, words, prog_name="bentpipe")
     assert done.exit_code == 0, f"{words}\n{done.output}"
-    return found[-1].removeprefix("bentpipe ")
+    command = found[-1]
+    for name in command.params.get("controls") or []:
+        assert name in controls(str(command.info_name)), f"{words}: --controls {name}: no such control"
+    return command.command_path.removeprefix("bentpipe ")
+
+
+HELP = [block for block in BLOCKS if (block.page, block.kind) == ("docs/cli.md", "text")]
+
+
+@pytest.mark.parametrize("line", sorted({line for block in HELP for line in block.commands()}))
+def test_examples_in_the_help_of_commands_parse(line: str) -> None:
+    _, *words = shlex.split(line.partition(" > ")[0])
+    if "--help" not in words:
+        assert parse(words)
 
 
 @pytest.mark.parametrize("block", of("sh", "console", "text"))

@@ -144,7 +144,7 @@ def cc(
     \b
     Examples:
       bentpipe evaluate cc --controls newreno,cubic,bbr3
-      bentpipe evaluate cc --controls cubic,search --section 5.2 --profile geo
+      bentpipe evaluate cc --controls cubic,hybla --section 5.2 --profile geo
     """
     _run(context, "cc", _chosen("cc", controls), **options)
 
