@@ -384,7 +384,7 @@ def metrics_table(result: Result) -> Table:
 
 
 def bottlenecks_table(result: Result) -> Table | None:
-    """Return what limits each class of TCP flows, a row per setting; None without such classes."""
+    """Return what limits each class of TCP or QUIC flows, a row per setting; None without such classes."""
     found = {setting: limits(result, setting) for setting in result.settings}
     classes = list(dict.fromkeys(each.traffic_class for row in found.values() for each in row))
     if not classes or len(result.settings) > MANY:

@@ -179,7 +179,7 @@ def _merged(rows: Sequence[Mapping[str, Any]], group: str = "") -> list[dict[str
 
 
 def _limited(result: Result) -> dict[str, Any] | None:
-    """Return what limits each class of TCP flows under each setting; None without such classes."""
+    """Return what limits each class of TCP or QUIC flows under each setting; None without such classes."""
     found = {
         setting: {each.traffic_class: each for each in limits(result, setting)} for setting in result.settings
     }

@@ -44,7 +44,7 @@ class Limited:
 
 
 def limits(result: Counted, setting: str) -> list[Limited]:
-    """Return what limits each class with TCP flows under a setting, over all runs."""
+    """Return what limits each class with TCP or QUIC flows under a setting, over all runs."""
     found = []
     counters = [result.counters_of(setting, seed) for seed in result.seeds]
     for traffic_class in dict.fromkeys(each[1] for each in result.traffic):

@@ -111,7 +111,7 @@ BOTTLENECKS: Mapping[str, tuple[str, str]] = {
     "start_up": ("start-up", "the handshake went on, or the congestion window grew before the first loss"),
     "sender": ("the sender", "the sending application had nothing more to send"),
 }
-"""Resources that limit TCP flows: label, and what the share of time counts (docs/results.md)."""
+"""Resources that limit TCP and QUIC flows: label, and what the share of time counts (docs/results.md)."""
 
 
 def _goodput(run: Recorded, traffic_class: str) -> float | None:
@@ -345,7 +345,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "pages_failed",
         "Failed pages",
         "pages",
-        "Pages of which a connection failed within the measured time.",
+        "Pages of which a connection failed, or that were given up, within the measured time.",
         _counter("pages_failed"),
         better="less",
         kinds=_PAGES,
@@ -514,7 +514,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
             f"limited_by_{name}",
             f"Limited by {label}",
             "%",
-            f"Share of the time of open TCP flows in which {doc}.",
+            f"Share of the time of open TCP and QUIC flows in which {doc}.",
             _limited(name),
             kinds=_ON_TCP,
         )
