@@ -91,7 +91,9 @@ def _matrix(paper: Paper, numbers: Sequence[Mapping[str, Any]]) -> list[str]:
         row = []
         for queue in _QUEUES:
             found = [
-                item for item in numbers if item["id"] == table.name and item["row"].split(" ")[0] == queue
+                item
+                for item in numbers
+                if item["id"] == table.name and f"{item['row']} ".startswith(f"{queue} ")
             ]
             held = sum(item["verdict"] == REPRODUCED for item in found)
             row.append(f"{held} of {len(found)}" if found else "")
