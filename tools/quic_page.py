@@ -12,6 +12,7 @@ import polars as pl
 
 import bentpipe as bp
 from bentpipe.format import quantity
+from bentpipe.runs.plan import slug
 from bentpipe.stats.intervals import summarise
 from blocks import table, with_blocks
 from stored_runs import Runs, Values, draw, known
@@ -156,7 +157,7 @@ def transports(runs: Runs) -> str:
     for setting in COMPARED:
         for name, keys in TRANSPORTS.items():
             loaded = bp.load(SCENARIO, set={f"transport.quic.{key}": value for key, value in keys.items()})
-            folder = f"transports-{setting}-{len(rows) % len(TRANSPORTS)}"
+            folder = f"transports-{setting}-{slug(name, ())}"
             values = runs.of(folder, loaded, [setting], RUNS, seed=SEED).values()
             rows.append([f"`{setting}`: {name}", *cells(values, setting, OF_QUIC)])
     return table(["setting and congestion control", *(METRICS[name] for name in OF_QUIC)], rows)
@@ -165,9 +166,9 @@ def transports(runs: Runs) -> str:
 def marks(runs: Runs) -> str:
     """Compare drops with marks at the transmit queue."""
     rows = []
-    for number, (name, (setting, keys)) in enumerate(MARKS.items()):
+    for name, (setting, keys) in MARKS.items():
         loaded = bp.load(SCENARIO, set=keys)
-        values = runs.of(f"marks-{number}", loaded, [setting], RUNS, seed=SEED).values()
+        values = runs.of(f"marks-{slug(name, ())}", loaded, [setting], RUNS, seed=SEED).values()
         rows.append([name, *cells(values, setting, OF_MARKS)])
     return table(["transmit queue", *(METRICS[name] for name in OF_MARKS)], rows)
 
@@ -208,9 +209,9 @@ def alone(runs: Runs) -> str:
     path = runs.folder / "alone.toml"
     path.write_text(ALONE, encoding="utf-8")
     rows = []
-    for number, (name, keys) in enumerate(TRANSPORTS.items()):
+    for name, keys in TRANSPORTS.items():
         loaded = bp.load(path, set={f"transport.quic.{key}": value for key, value in keys.items()})
-        flows = runs.of(f"alone-{number}", loaded, ["droptail"], 1, seed=SEED).flows()
+        flows = runs.of(f"alone-{slug(name, ())}", loaded, ["droptail"], 1, seed=SEED).flows()
         done = flows.filter(pl.col("completed"))
         times = (done["closed"] - done["opened"]).to_list()
         later = summarise(times[1:])

@@ -3,14 +3,18 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import vl_convert
 
 import bentpipe as bp
-from bentpipe import Result, Scenario
+from bentpipe import Result, ResultError, Scenario
+from bentpipe.live_runs.processes import programs
+from bentpipe.live_runs.session import versions
 from bentpipe.report.panels import CONFIG
-from bentpipe.runs.store import core_digest
+from bentpipe.runs.plan import make_plan
+from bentpipe.runs.store import MANIFEST, core_digest
 from bentpipe.stats.metrics import named_metric
 
 __all__ = ["RUNS", "SEED", "Runs", "Values", "draw", "head", "known"]
@@ -38,18 +42,41 @@ class Runs:
         seed: int = SEED,
         live: bool = False,
     ) -> Result:
-        """Return a comparison, a stored one if there is; simulations of another build are repeated."""
+        """Return a comparison: the stored one if scenario, settings, seeds and programs are the same."""
         out = self.folder / name
-        if (out / "manifest.json").exists():
-            stored = bp.open(out)
-            if live or stored.manifest["core"]["sha256"] == core_digest():
+        plan = make_plan(scenario, settings=list(settings), runs=runs, seed=seed)
+        wanted = {
+            "settings": [{"name": each.name, "sha256": each.digest} for each in plan.settings],
+            "seeds": list(plan.seeds),
+            **({"versions": versions(programs())} if live else {"core": {"sha256": core_digest()}}),
+        }
+        if (out / MANIFEST).exists():
+            stored = _opened(out)
+            if stored is not None and _identity(stored.manifest, live=live) == _identity(wanted, live=live):
                 print(f"{name}: stored runs, {out}; remove the folder to repeat them", flush=True)
                 return stored
+            print(f"{name}: repeated: scenario, settings, seeds or programs have changed", flush=True)
             shutil.rmtree(out)
-        print(f"{name}: {len(settings) * runs} runs", flush=True)
+        print(f"{name}: {plan.total} runs", flush=True)
         run = bp.live if live else bp.compare
         run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
         return bp.open(out)
+
+
+def _opened(folder: Path) -> Result | None:
+    """Return the result in a folder; None for one of an interrupted call."""
+    try:
+        return bp.open(folder)
+    except ResultError:
+        return None
+
+
+def _identity(manifest: Mapping[str, Any], *, live: bool) -> list[object]:
+    """Return what identifies the runs of a manifest: settings, seeds, and the programs that made them."""
+    settings = [(each["name"], each["sha256"]) for each in manifest["settings"]]
+    found = manifest.get("versions", {}) if live else manifest["core"]
+    made = [found.get(key) for key in (("bentpipe-gateway", "bentpipe-testbed") if live else ("sha256",))]
+    return [settings, list(manifest["seeds"]), made]
 
 
 def head(name: str) -> str:
