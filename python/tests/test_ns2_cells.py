@@ -1,8 +1,11 @@
 """The simulator compared with ns-2.35: every published cell about a TCP or a queue."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Command
@@ -132,6 +135,64 @@ def test_invalid_table_is_reported_with_its_place(tmp_path: Path, text: str | by
         experiments(table)
     assert message in str(raised.value)
     assert str(raised.value).startswith(str(table))
+
+
+def ten_sessions(tmp_path: Path, *changes: tuple[str, str], lines: tuple[int, ...] = (0, 1, 2)) -> Path:
+    """Return a table of the first experiment, case a, with some of its rows, and changed texts."""
+    (table,) = (each for each in shipped() if each.stem == "ten_sessions")
+    head, *rows = table.read_text().splitlines()
+    text = "\n".join([head, *(rows[line] for line in lines), ""])
+    for was, now in changes:
+        assert was in text
+        text = text.replace(was, now)
+    path = tmp_path / "cells.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("lines", [(0, 1, 2), (1,), (2, 1, 0)])
+def test_sessions_are_compared_with_their_class_in_any_order(tmp_path: Path, lines: tuple[int, ...]) -> None:
+    """Ten flows: the first of 1250 bytes in a second, which are 10 kbit/s, nine of 2500 bytes each."""
+    (experiment,) = experiments(ten_sessions(tmp_path, lines=lines))
+    traffic, sizes = ["first"] + 9 * ["second"], [1250] + 9 * [2500]
+    counters = {"measured_seconds": 1.0, "dropped_packets": 1, "sent_packets": 9, "queue_time_average": 3.0}
+    run: Any = SimpleNamespace(flows={"traffic": traffic, "bytes": sizes}, counters=counters)
+    figures = experiment.measure(run)
+    expected = {"goodput lossy10pct": 10_000, "goodput lossless": 20_000, "goodput aggregate": 190_000}
+    for target in experiment.targets:
+        if target.metric in expected:
+            assert figures[target.metric] == expected[target.metric]
+    assert len(experiment.targets) == len(lines) + 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("lossless,9", "lossless,8"), ":3: n_sessions: found 8; allowed for lossless in case a: 9"),
+        (("lossless,9", "lossy1pct,9"), ":3: sessions_class: found 'lossy1pct'; allowed: lossy10pct, "),
+        (("lossless,9", "lossy10pct,1"), ":3: sessions_class: found 'lossy10pct' twice in one experiment"),
+    ],
+)
+def test_sessions_that_fit_no_class_are_refused(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        experiments(ten_sessions(tmp_path, change))
+
+
+def test_an_experiment_without_packets_or_with_two_rows_is_refused(tmp_path: Path) -> None:
+    (dumbbell,) = (table for table in shipped() if table.stem == "red_dumbbell")
+    head, row, *_ = dumbbell.read_text().splitlines()
+    (tmp_path / "twice.csv").write_text(f"{head}\n{row}\n{row}\n")
+    with pytest.raises(UsageError, match=r"twice\.csv:3: the same experiment as .*:2; allowed: one row"):
+        experiments(tmp_path / "twice.csv")
+    head, row = ten_sessions(tmp_path, lines=(0,)).read_text().splitlines()
+    columns, cells = head.split(","), row.split(",")
+    for name in ("drops_mean", "bottleneck_departures_mean"):
+        cells[columns.index(name)] = "0"
+    (tmp_path / "empty.csv").write_text(f"{head}\n{','.join(cells)}\n")
+    with pytest.raises(UsageError, match=r":2: bottleneck_departures_mean: found 0 without drops"):
+        experiments(tmp_path / "empty.csv")
 
 
 def test_missing_table_and_empty_selection_are_refused(bentpipe: Command) -> None:

@@ -222,6 +222,8 @@ _VARIANTS = {
 class _Sessions(NamedTuple):
     """Sessions with the same round trip and loss."""
 
+    names: tuple[str, ...]
+    """Names of the class in tables."""
     sessions: int
     rtt: float
     """Round-trip time without serialization [s]."""
@@ -230,11 +232,13 @@ class _Sessions(NamedTuple):
 
 
 _CASES = {
-    "a": (_Sessions(1, 0.5, 0.10), _Sessions(9, 0.5, 0.0)),
-    "b": (_Sessions(1, 0.5, 0.01), _Sessions(9, 0.5, 0.0)),
-    "c": (_Sessions(1, 1.0, 0.0), _Sessions(9, 0.5, 0.0)),
-    "d": (_Sessions(5, 0.5, 0.0), _Sessions(5, 0.02, 0.0)),
+    "a": (_Sessions(("lossy10pct",), 1, 0.5, 0.10), _Sessions(("lossless",), 9, 0.5, 0.0)),
+    "b": (_Sessions(("lossy1pct",), 1, 0.5, 0.01), _Sessions(("lossless",), 9, 0.5, 0.0)),
+    "c": (_Sessions(("rtt1000ms",), 1, 1.0, 0.0), _Sessions(("rtt500ms",), 9, 0.5, 0.0)),
+    "d": (_Sessions(("rtt500ms",), 5, 0.5, 0.0), _Sessions(("rtt20ms", "rttlow"), 5, 0.02, 0.0)),
 }
+_AGGREGATE = "aggregate"
+"""Name of all ten sessions in tables."""
 
 
 def _ten_sessions(rows: Sequence[_Row]) -> Experiment:
@@ -252,7 +256,7 @@ def _ten_sessions(rows: Sequence[_Row]) -> Experiment:
         _transport(tcp, window, extra),
         _link("bottleneck", "r1", "r2", "1 Mbps", 0.001, queue=_queue(queue, buffer)),
     ]
-    for name, (count, rtt, loss) in zip(("first", "second"), classes, strict=True):
+    for name, (_, count, rtt, loss) in zip(_CLASSES, classes, strict=True):
         access = rtt / 2 - 0.002
         losses = {side: loss if side == where else 0.0 for side in ("before", "after")}
         parts += [
@@ -263,46 +267,59 @@ def _ten_sessions(rows: Sequence[_Row]) -> Experiment:
         ]
     required = queue in {"RED", "DRR"} or variant == "overhead_8.32ms"
     targets: list[Target] = []
+    known = {name: each.sessions for each in classes for name in each.names} | {_AGGREGATE: 10}
     for row in rows:
-        sessions = row.text("sessions_class")
-        relative, deviations = (0.10, 3.0) if row.whole("n_sessions") == 1 else (0.05, 2.5)
+        sessions = row.text("sessions_class", known)
+        metric = f"goodput {sessions}"
+        if metric in {target.metric for target in targets}:
+            raise UsageError(f"{row.location}: sessions_class: found {sessions!r} twice in one experiment")
+        if row.whole("n_sessions") != known[sessions]:
+            raise UsageError(
+                f"{row.location}: n_sessions: found {row.text('n_sessions')}; allowed for {sessions} in case"
+                f" {case}: {known[sessions]}"
+            )
+        relative, deviations = (0.10, 3.0) if known[sessions] == 1 else (0.05, 2.5)
         mean, std = row.number("goodput_bps_mean"), row.number("goodput_bps_std")
-        targets.append(Target(f"goodput {sessions}", "bit/s", mean, std, relative, deviations, required))
+        targets.append(Target(metric, "bit/s", mean, std, relative, deviations, required))
     drops, sent = first.number("drops_mean"), first.number("bottleneck_departures_mean")
+    if drops + sent == 0:
+        raise UsageError(
+            f"{first.location}: bottleneck_departures_mean: found 0 without drops; allowed: above 0"
+        )
     queue_mean, queue_std = first.number("qlen_pkts_mean"), first.number("qlen_pkts_mean_std_over_seeds")
     rate, rate_std = drops / (drops + sent), first.number("drops_std") / (drops + sent)
     targets += [
         Target("queue", "packets", queue_mean, queue_std, 0.10, 0.0, required),
         Target("drop_rate", "", rate, rate_std, 0.10, 0.0, required),
     ]
-    names = [row.text("sessions_class") for row in rows]
     return Experiment(
         f"{case}/{variant}/{tcp}/{queue} buffer {buffer} window {window}",
         "\n".join(parts),
         tuple(targets),
-        lambda run: _ten_figures(run, names, classes),
+        lambda run: _ten_figures(run, classes),
     )
 
 
-def _ten_figures(run: Run, names: Sequence[str], classes: Sequence[_Sessions]) -> dict[str, float]:
+_CLASSES = ("first", "second")
+"""Names of the classes of sessions in a scenario."""
+
+
+def _ten_figures(run: Run, classes: Sequence[_Sessions]) -> dict[str, float]:
     flows = pl.DataFrame(run.flows)
     seconds = run.counters["measured_seconds"]
     traffic = flows["traffic"].cast(pl.String)
-    of_class = {
-        name: float(flows.filter(traffic == name)["bytes"].sum()) * 8 / seconds
-        for name in ("first", "second")
-    }
+    of_class = [float(flows.filter(traffic == name)["bytes"].sum()) * 8 / seconds for name in _CLASSES]
     figures = _queue_figures(run)
-    # A table lists its classes in the order of the sessions, then the aggregate.
-    separate = [name for name in names if name != "aggregate"]
-    for name, (key, each) in zip(separate, zip(of_class, classes, strict=True), strict=False):
-        figures[f"goodput {name}"] = of_class[key] / each.sessions
-    figures["goodput aggregate"] = sum(of_class.values())
+    for goodput, each in zip(of_class, classes, strict=True):
+        figures |= {f"goodput {name}": goodput / each.sessions for name in each.names}
+    figures[f"goodput {_AGGREGATE}"] = sum(of_class)
     return figures
 
 
 def _dumbbell(rows: Sequence[_Row]) -> Experiment:
-    row = rows[0]
+    row, *others = rows
+    if others:
+        raise UsageError(f"{others[0].location}: the same experiment as {row.location}; allowed: one row")
     rtt, flows, rate = row.number("rtt_s", 0.06), row.whole("n_flows"), row.number("bottleneck_bps", 1.0)
     queue = row.text("queue", ("DropTail", "RED", "ARED", "DRR", "PI", "REM", "Vq"))
     tcp, buffer = row.text("tcp", _TRANSPORTS), row.whole("buffer_pkts", 4)
