@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from patience import PATIENCE
@@ -225,3 +227,20 @@ checks = []
     (small / CLAIMS).write_text(text.replace("{times}", "three"))
     with pytest.raises(UsageError, match=r"said\.times: needed: an entry, and \{times\} in the discussion"):
         made(small, tmp_path / "out")
+
+
+def test_experiments_with_other_tables_of_a_run_do_not_repeat_each_other_s(tmp_path: Path) -> None:
+    empty: dict[str, list[int]] = {"flow": []}
+    run: Any = SimpleNamespace(series=empty, flows=empty, drop_runs=empty, drops=empty, counters={})
+    library = runs.Library(tmp_path)
+    scenario = cast("Any", None)
+    with_drops, with_flows = (
+        runs.CaseRuns("some", "RED", "", scenario, 64 * "0", (1,), drops=drops, flows=not drops)
+        for drops in (True, False)
+    )
+    for case in (with_drops, with_flows):
+        assert not library.has(case, 1)
+        library.add(case, 1, run)
+    assert library.has(with_drops, 1)
+    assert library.has(with_flows, 1)
+    assert [path.name for path in library._path(with_drops, 1).glob("*flows*")] == ["flows.parquet"]

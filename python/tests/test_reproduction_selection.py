@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,14 @@ def test_a_number_of_both_a_table_and_a_figure_is_ambiguous() -> None:
         resolve_ids([load_paper("byun2007")], ["4.2"])
     with pytest.raises(UsageError, match=r"unknown id; allowed: figure-4\.2 to figure-4\.14, figure-5\.1 to"):
         resolve_ids([load_paper("byun2007")], ["figure-4.99"])
+
+
+def test_an_id_of_several_papers_is_ambiguous() -> None:
+    paper = load_paper("jain2004")
+    other = replace(paper, name="jain2005")
+    for text in ("table-1", "Table I"):
+        with pytest.raises(UsageError, match=rf"--only {text}: ambiguous: jain2004 and jain2005 have"):
+            resolve_ids([paper, other], [text])
 
 
 def test_locations_of_several_figures_are_written_as_ranges() -> None:

@@ -370,22 +370,28 @@ def resolve_ids(papers: Sequence[Paper], texts: Sequence[str]) -> list[str]:
 
     Raises `UsageError` for a text that refers to nothing, or to several.
     """
-    ids = {_normalized(name): name for paper in papers for name in paper.ids}
-    locations: dict[str, dict[str, None]] = {}
+    ids: dict[str, dict[tuple[str, str], None]] = {}
+    locations: dict[str, dict[tuple[str, str], None]] = {}
     for paper in papers:
+        for name in paper.ids:
+            ids.setdefault(_normalized(name), {})[paper.name, name] = None
         tables = [(table.where, table.name) for table in paper.tables if not table.variant]
         for where, name in [*tables, *((each.where, each.name) for each in paper.figures)]:
             for text in (where, where.partition(" ")[2]):
-                locations.setdefault(_normalized(text), {})[name] = None
+                locations.setdefault(_normalized(text), {})[paper.name, name] = None
     found: dict[str, None] = {}
     for text in texts:
         key = _normalized(text)
-        matching = [ids[key]] if key in ids else list(locations.get(key, {}))
+        matching = ids.get(key) or locations.get(key, {})
         if not matching:
             raise UsageError(f"--only {text}: unknown id; allowed: {_allowed_ids(papers)}")
+        named = list(dict.fromkeys(paper for paper, _ in matching))
+        if len(named) > 1:
+            raise UsageError(f"--only {text}: ambiguous: {and_list(named)} have it; name one paper")
         if len(matching) > 1:
-            raise UsageError(f"--only {text}: ambiguous; allowed: {', '.join(matching)}")
-        found[matching[0]] = None
+            allowed = ", ".join(name for _, name in matching)
+            raise UsageError(f"--only {text}: ambiguous; allowed: {allowed}")
+        found |= {name: None for _, name in matching}
     return list(found)
 
 

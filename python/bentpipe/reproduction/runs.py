@@ -221,12 +221,14 @@ class Library:
 
     def add(self, case: CaseRuns, seed: int, run: _core.Run | _Solution) -> None:
         """Write a run; safe from any thread. Raises `OSError` and leaves nothing behind on failure."""
-        names = (*_TABLES, *([_DROPS] if case.drops else []), *([_TRACE] if case.trace else []))
-        tables = {name: pl.DataFrame(getattr(run, name)) for name in names}
-        if not case.flows:
+        path = self._path(case, seed)
+        # It may replace a run of another experiment, whose tables it keeps.
+        stored = {entry.stem for entry in path.glob("*.parquet")}
+        more = [*([_DROPS] if case.drops or _DROPS in stored else []), *([_TRACE] if case.trace else [])]
+        tables = {name: pl.DataFrame(getattr(run, name)) for name in (*_TABLES, *more)}
+        if not (case.flows or _FLOWS in stored):
             tables[_NO_FLOWS] = tables.pop(_FLOWS).head(0)
-        # May replace a run without its drops or flows.
-        write_run(self._path(case, seed), tables, run.counters)
+        write_run(path, tables, run.counters)
 
     def load(self, case: CaseRuns, seed: int) -> RunData:
         """Return a run; raises `ResultError` if it cannot be read."""
