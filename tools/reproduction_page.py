@@ -2,15 +2,20 @@
 
 `python tools/reproduction_page.py docs` rebuilds them from docs/reproduction/PAPER.csv: changed words need no
 run. `make reproduction` adds `results/reproduce`, whose verdicts replace a paper's numbers. With `--part`,
-the verdicts of `bentpipe reproduce --only` replace and extend the numbers instead.
+the verdicts of `bentpipe reproduce --only`, in folders `PAPER-part`, replace and extend the numbers instead.
+
+Each verdict keeps a digest of what it rests on: rule, comparisons and printed values. A verdict whose digest
+has changed is judged anew by the numbers, or, if it needs runs, reported as an error.
 """
 
 import csv
+import hashlib
 import io
 import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,7 @@ import vl_convert
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number
 from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import FIELD, Claim, Paper
+from bentpipe.reproduction.paper import FIELD, Claim, Column, Paper, PrintedTable
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
@@ -31,7 +36,6 @@ from bentpipe.reproduction.rules import (
     MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
-    NOTHING,
     REPRODUCED,
     VERDICTS,
     Ahead,
@@ -63,6 +67,7 @@ __all__ = [
     "ledger",
     "main",
     "page_of",
+    "parts",
     "read_ledger",
     "rebuilt",
     "scoreboard",
@@ -351,7 +356,7 @@ def page_of(paper: Paper, kept: Row) -> str:
         f"<!-- {json.dumps({each: kept[each] for each in _DATA})} -->\n",
         f"{paper.source}.\n",
         *(f"{each}\n" for each in paper.about),
-        f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated{renewed}."
+        f"Bentpipe {kept['version']}, {_dated(kept)}, {kept['runs']} runs, {simulated} simulated{renewed}."
         f" [All numbers]({paper.name}.csv) with their intervals and verdicts ·"
         f" [fitted inputs and choices]({_INPUTS}#{paper.name}) · [all papers](../reproduction.md)\n",
         *([f"{QUICK}\n"] if kept["quick"] else []),
@@ -382,6 +387,11 @@ def page_of(paper: Paper, kept: Row) -> str:
         if mine and not table.variant:
             lines += [f"## {table.where}: {table.title}\n", *cells(mine, explained)]
     return "\n".join(lines)
+
+
+def _dated(made: Row) -> str:
+    """Return the date of verdicts with the begin of the digest of the core that ran, if that is known."""
+    return f"{made['date']} (core {made['core'][:8]})" if made.get("core") else str(made["date"])
 
 
 _AGREE = "the printed tables agree"
@@ -467,14 +477,18 @@ def inputs() -> str:
     return "\n".join(lines)
 
 
+_JUDGED_BY = "judged_by"
+"""Digest of what a verdict rests on; empty for one that no rule has judged."""
 _LEDGER = (
     *("kind", "id", "section", "row", "at", "measure", "unit", "printed", "ours", "low", "high", "runs"),
-    *("verdict", "reason", "explanation", "in_print", "experiment", "variant"),
+    *("verdict", "reason", "explanation", "in_print", "experiment", "variant", _JUDGED_BY),
 )
 """Columns of the file of all numbers: means with their 95 % intervals."""
 _ABOUT, _NUMBER, _DRAWN, _FOUND = "about", "number", "drawn", "found"
 """Kinds of its rows beside those of items; a drawn value is one of a figure of ours."""
 _KEPT = ("version", "date", "quick", "runs", "simulated_seconds")
+_LATER = ("core", "parts")
+"""Entries about the runs that not every file has: the digest of the core, and the parts that were renewed."""
 _TITLES = {CLAIM: "Claims", FIGURE: "Printed figures", "statement": "Claims without an experiment"}
 
 
@@ -496,9 +510,10 @@ def ledger(paper: Paper, kept: Row) -> str:
         rows.writerow({"kind": _NUMBER, "id": name, "section": "Numbers of the discussion", "measure": text})
     for key in _KEPT:
         rows.writerow({"kind": _ABOUT, "id": key, "section": "Runs", "measure": json.dumps(kept[key])})
-    if kept.get("parts"):
-        parts = json.dumps(kept["parts"])
-        rows.writerow({"kind": _ABOUT, "id": "parts", "section": "Runs", "measure": parts})
+    for key in _LATER:
+        if kept.get(key):
+            about = {"kind": _ABOUT, "id": key, "section": "Runs"}
+            rows.writerow(about | {"measure": json.dumps(kept[key])})
     return out.getvalue()
 
 
@@ -517,6 +532,7 @@ def _item_rows(paper: Paper, items: Sequence[Row]) -> Iterator[Row]:
         about |= {key: item[key] for key in ("verdict", "reason", "explanation", "in_print", "experiment")}
         about |= {**_figures(item), "printed": _text(item["printed"]), "unit": item["unit"]}
         about["variant"] = "yes" if item["variant"] else ""
+        about[_JUDGED_BY] = item.get(_JUDGED_BY, "")
         if kind in (TABLE, RELATION):
             label, _, sides = item["text"].partition(": ") if kind == RELATION else (item["text"], "", "")
             about |= {"row": sides or item["row"], "measure": label}
@@ -586,6 +602,7 @@ def _read_item(row: Row) -> dict[str, Any]:
         text = f"{text}: {row['row']}" if kind == RELATION else text
         more = {"row": row["row"], "column": column}
     copied = {key: row[key] for key in ("unit", "verdict", "reason", "explanation", "in_print", "experiment")}
+    copied[_JUDGED_BY] = row.get(_JUDGED_BY, "")
     return (
         _item(kind, name, where, text)
         | copied
@@ -598,24 +615,35 @@ def _read_item(row: Row) -> dict[str, Any]:
 def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
     """Return verdicts with the paper's present words: claims, explanations, printed figures and statements.
 
-    Gains over each other AQM are in the file of all numbers, so claims about them are judged anew.
+    Claims that need no runs are judged anew. Exits if another verdict rests on a rule, comparison or printed
+    value that has changed. Rows that the paper's data no longer have are left out.
     """
+    present = _grounds(paper)
+    judged = [item for item in kept["items"] if item["kind"] in (TABLE, RELATION) and _key(item) in present]
+    for item in judged:
+        item["text"], _ = present[_key(item)]
     found = {item["id"]: item for item in kept["items"] if item["kind"] == CLAIM}
     claims = []
     for claim in paper.claims:
-        verdict, ours = _judge_gains(paper, claim, kept["items"])
         item = found.get(claim.name) or _item(CLAIM, claim.name, "", "") | {"variant": False}
-        if verdict is None and (by_means := _judge_means(paper, claim, kept, item["reason"])):
-            item |= {"verdict": by_means.verdict, "reason": by_means.reason}
-        elif verdict is None and claim.name not in found:
+        reason = "" if _is_changed(item, present) else item["reason"]
+        if anew := _judged_anew(paper, claim, kept, reason):
+            item |= anew
+        elif claim.name not in found:
             continue
         item |= {"where": f"{claim.where}, {claim.basis}", "text": claim.text}
-        if verdict is not None:
-            item |= {"verdict": verdict.verdict, "reason": verdict.reason, "unit": "%"}
-            item |= {"mean": ours.mean, "ci_low": ours.low, "ci_high": ours.high, "runs": ours.runs}
         item["explanation"] = explain(claim.explanations, Verdict(item["verdict"], ""), "", "", "")
         claims.append(item)
-    judged = [item for item in kept["items"] if item["kind"] in (TABLE, RELATION)]
+    stale = list(dict.fromkeys(item["id"] for item in (*judged, *claims) if _is_changed(item, present)))
+    if stale:
+        only = " ".join(f"--only {name}" for name in stale)
+        raise SystemExit(
+            f"{paper.name}: {', '.join(stale)}: rules, comparisons or printed values have changed since the"
+            f" verdicts; run `bentpipe reproduce {paper.name} {only}`, then"
+            " `python tools/reproduction_page.py docs results/reproduce --part`"
+        )
+    for item in (*judged, *claims):
+        _, item[_JUDGED_BY] = present[_key(item)]
     known = [
         Item(item["kind"], item["id"], "", "", item["verdict"], "", variant=item["variant"])
         for item in (*judged, *claims)
@@ -628,7 +656,9 @@ def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
                 tables[item["id"]].explanations, Verdict(item["verdict"], ""), *where
             )
     figures = [judge_figure(figure, known).as_row() for figure in paper.figures]
-    pictures = [item for item in kept["items"] if item["kind"] == PICTURE]
+    shown = {picture.name for picture in paper.pictures}
+    pictures = [item for item in kept["items"] if item["kind"] == PICTURE and item["id"] in shown]
+    tuned = [each for each in kept.get("tuned", []) if each["experiment"] in paper.experiments]
     untried = [_untried(row) for row in statements(paper) if row["verdict"]]
     ordered = sorted(judged, key=lambda item: item["kind"] == RELATION)
     numbers = kept["numbers"]
@@ -638,13 +668,91 @@ def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
         if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
     ]
     items = [*ordered, *claims, *figures, *untried, *pictures]
-    return {**kept, "discussion": discussion, "items": items}
+    return {**kept, "discussion": discussion, "items": items, "tuned": tuned}
 
 
-def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verdict | None, Summary]:
+_Key = tuple[str, ...]
+
+
+def _key(item: Row) -> _Key:
+    """Return what tells an item apart: of a number or ratio also its experiment, row and column."""
+    if item["kind"] not in (TABLE, RELATION):
+        return item["kind"], item["id"]
+    row = item["row"] if item["kind"] == TABLE else item["text"].partition(": ")[2]
+    return item["kind"], item["id"], item["experiment"], row, item["column"]
+
+
+def _grounds(paper: Paper) -> dict[_Key, tuple[str, str]]:
+    """Return text and digest of each number, ratio and claim of the paper's data, by its key."""
+    found: dict[_Key, tuple[str, str]] = {}
+
+    def inputs(table: PrintedTable, column: Column, experiment: str, *rows: str) -> list[str]:
+        return [
+            each.name
+            for each, cells in table.calibrated
+            if any(cells.contains(row, column.name, experiment) for row in rows)
+        ]
+
+    for table in paper.tables:
+        for column in table.columns:
+            base = table.baseline, column.printed.get(table.baseline or "")
+            for experiment in table.experiments:
+                for row, printed in column.printed.items():
+                    fitted = inputs(table, column, experiment, row)
+                    digest = _digest(column.rule, printed, base, fitted)
+                    found[TABLE, table.name, experiment, row, column.name] = column.measure.label, digest
+        for each in table.relations:
+            column, experiment, sides = each.column, table.experiments[0], f"{each.row} over {each.to}"
+            digest = _digest(each.rule, each.printed, inputs(table, column, experiment, each.row, each.to))
+            text = f"{column.measure.label}: {sides}"
+            found[RELATION, table.name, experiment, sides, column.name] = text, digest
+    for claim in paper.claims:
+        compared = [
+            [[name, case, measure.name] for name, case, measure in check.sides]
+            + [check.points, check.objective and check.objective.less]
+            for check in claim.checks
+        ]
+        fitted_to = with_fitted_sides(paper, claim, Verdict(REPRODUCED, "")).verdict
+        found[CLAIM, claim.name] = claim.text, _digest(claim.rule, compared, fitted_to)
+    return found
+
+
+def _digest(rule: Any, *more: object) -> str:  # noqa: ANN401
+    """Return the digest of a rule, without its name and what has its default, and of more values."""
+    about = [type(rule).__name__]
+    if rule is not None:
+        known = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "name"}
+        defaults = {each.name: each.default for each in fields(rule)}
+        about += [f"{name} {value!r}" for name, value in known.items() if value != defaults[name]]
+    return hashlib.sha256(repr([about, *more]).encode()).hexdigest()[:8]
+
+
+def _is_changed(item: Row, present: Mapping[_Key, tuple[str, str]]) -> bool:
+    """Return True if the verdict of an item rests on something else than the paper's data now say."""
+    return bool(item.get(_JUDGED_BY)) and item[_JUDGED_BY] != present[_key(item)][1]
+
+
+def _judged_anew(paper: Paper, claim: Claim, kept: Row, reason: str) -> dict[str, Any] | None:
+    """Return the verdict on a claim that needs no runs, with its numbers; `None` for other claims."""
+    numbers: dict[str, Any] = {}
+    if claim.formula is not None:
+        verdict: Verdict | None = claim.formula.judge()
+        numbers = {"printed": claim.formula.printed, "mean": claim.formula.ours, "runs": 1}
+    elif (gains := _judge_gains(paper, claim, kept["items"])) is not None:
+        verdict, ours = gains
+        numbers = {"mean": ours.mean, "ci_low": ours.low, "ci_high": ours.high, "runs": ours.runs}
+        numbers |= {"unit": "%"}
+    else:
+        verdict = _judge_means(paper, claim, kept, reason)
+    if verdict is None:
+        return None
+    return numbers | {"verdict": verdict.verdict, "reason": verdict.reason, _JUDGED_BY: ""}
+
+
+def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verdict, Summary] | None:
     """Judge a claim about gains over each of several others by the drawn gains; `None` for other claims."""
     if not isinstance(claim.rule, Gain) or claim.rule.of == "mean":
-        return None, NOTHING
+        return None
     experiments = {check.experiment for check in claim.checks}
     labels = {check.objective.measure.label for check in claim.checks if check.objective}
     wanted = ALL_GAINS.label if len(labels) > 1 else next(iter(labels))
@@ -656,9 +764,12 @@ def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verd
         for spot in item["spots"]
         if spot["measure"] == wanted
     }
-    others = dict.fromkeys(check.than for check in claim.checks)
     more = claim.checks[0].more
-    return claim.rule.judge_means({name: gains[f"{more} over {name}"] for name in others})
+    names = {check.than: f"{more} over {check.than}" for check in claim.checks}
+    if not gains.keys() >= set(names.values()):
+        return None
+    verdict, ours = claim.rule.judge_means({than: gains[name] for than, name in names.items()})
+    return with_fitted_sides(paper, claim, verdict), ours
 
 
 def _judge_means(paper: Paper, claim: Claim, kept: Row, reason: str) -> Verdict | None:
@@ -736,17 +847,30 @@ def _text(value: float | None) -> str:
 
 
 def merge(kept: dict[str, Any], part: Row) -> dict[str, Any]:
-    """Return a paper's verdicts, in which items and numbers of a part replace those of the same id."""
-
-    def key(item: Row) -> tuple[str, ...]:
-        cells = ("experiment", "text", "row") if item["kind"] in (TABLE, RELATION) else ()
-        return tuple(item[each] for each in ("kind", "id", *cells))
-
-    found = {key(item): item for item in kept["items"]}
-    found |= {key(item): item for item in part["items"] if item["kind"] != FIGURE}
+    """Return a paper's verdicts with the rows, searches and numbers of a part, by their ids."""
+    found = {_key(item): item for item in kept["items"]}
+    found |= {_key(item): item for item in part["items"] if item["kind"] != FIGURE}
     numbers = {**kept["numbers"], **{name: text for name, text in part["numbers"].items() if text}}
-    parts = sorted({*kept["parts"], part["date"]})
-    return {**kept, "items": list(found.values()), "numbers": numbers, "parts": parts}
+    tuned = {each["experiment"]: each for each in (*kept["tuned"], *part.get("tuned", []))}
+    renewed = {"items": list(found.values()), "tuned": list(tuned.values()), "numbers": numbers}
+    return {**kept, **renewed, "parts": sorted({*kept["parts"], _dated(part)})}
+
+
+def parts(folder: Path, found: Mapping[str, Row]) -> list[Row]:
+    """Return the verdicts of `bentpipe reproduce --only` below a folder.
+
+    Those that are older than a paper's full runs in `found` are left out; exits for a quick reproduction.
+    """
+    made = []
+    for path in sorted(folder.glob(f"*-part/{VERDICTS_FILE}")):
+        part = json.loads(path.read_text(encoding="utf-8"))
+        if part["quick"]:
+            raise SystemExit(f"{path}: is of a quick reproduction; repeat it without --quick")
+        if part["date"] < found[part["paper"]]["date"]:
+            print(f"{path}: left out: it is of {part['date']}, the paper's numbers are newer")
+            continue
+        made.append(part)
+    return made
 
 
 def rebuilt(docs: Path) -> dict[str, dict[str, Any]]:
@@ -780,8 +904,7 @@ def main(arguments: Sequence[str]) -> None:
     found = rebuilt(docs)
     for folder in results:
         if "--part" in arguments:
-            for path in sorted(folder.glob(f"*/{VERDICTS_FILE}")):
-                part = json.loads(path.read_text(encoding="utf-8"))
+            for part in parts(folder, found):
                 found[part["paper"]] = merge(found[part["paper"]], part)
         else:
             found |= {name: dict(kept) for name, kept in verdicts(folder, found).items()}

@@ -44,7 +44,7 @@ from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.verdicts import TABLE
 from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
-from reproduction_page import committed, inputs, ledger, main, page_of, rebuilt, scoreboard, verdicts
+from reproduction_page import committed, inputs, ledger, main, page_of, parts, rebuilt, scoreboard, verdicts
 
 FITTED = {CALIBRATED_AGREES, CALIBRATED_DIFFERS}
 TWO = Near("two", 0.02)
@@ -715,8 +715,8 @@ def test_a_part_replaces_the_numbers_of_the_same_id_alone(tmp_path: Path) -> Non
         if kept["parts"] and item["kind"] == TABLE and not item["variant"]
     )
     part |= {"items": [cell | {"mean": 123456.0}], "date": part["parts"][-1]}
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "verdicts.json").write_text(json.dumps(part), encoding="utf-8")
+    (tmp_path / f"{name}-part").mkdir()
+    (tmp_path / f"{name}-part" / "verdicts.json").write_text(json.dumps(part), encoding="utf-8")
     main([str(tmp_path), str(tmp_path), "--part"])
     old, new = (
         (folder / "reproduction" / f"{name}.csv").read_text("utf-8").splitlines()
@@ -727,6 +727,33 @@ def test_a_part_replaces_the_numbers_of_the_same_id_alone(tmp_path: Path) -> Non
         before.replace(f",{cell['mean']:.6g},", ",x,") for before, _ in changed
     ]
     assert len(changed) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "quick", "date", "used"),
+    [
+        ("jain2004-part", False, "2026-02-02", True),
+        ("jain2004-part", False, "2026-02-01", False),
+        ("jain2004", False, "2026-02-03", False),
+        ("jain2004-part-quick", True, "2026-02-03", False),
+        ("jain2004-quick", True, "2026-02-03", False),
+    ],
+)
+def test_only_full_runs_of_parts_that_are_new_replace_numbers(
+    tmp_path: Path, folder: str, quick: bool, date: str, used: bool
+) -> None:
+    (tmp_path / folder).mkdir()
+    part = {"paper": "jain2004", "quick": quick, "date": date}
+    (tmp_path / folder / "verdicts.json").write_text(json.dumps(part), encoding="utf-8")
+    assert parts(tmp_path, {"jain2004": {"date": "2026-02-02"}}) == ([part] if used else [])
+
+
+def test_a_quick_part_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jain2004-part").mkdir()
+    part = {"paper": "jain2004", "quick": True, "date": "2026-02-02"}
+    (tmp_path / "jain2004-part" / "verdicts.json").write_text(json.dumps(part), encoding="utf-8")
+    with pytest.raises(SystemExit, match="is of a quick reproduction"):
+        parts(tmp_path, {"jain2004": {"date": "2026-02-02"}})
 
 
 def test_the_page_of_inputs_is_that_of_the_papers_data() -> None:

@@ -170,6 +170,17 @@ some = true
 [rule.weaker]
 kind = "weaker"
 
+[rule.ahead]
+kind = "ahead"
+
+[rule.less]
+kind = "change"
+high = -10
+
+[rule.near]
+kind = "near"
+within = 0.1
+
 [experiment.flows]
 title = "Flows"
 scenario = "byun-generic"
@@ -318,3 +329,110 @@ def test_a_verdict_from_runs_is_not_replaced_by_one_from_means(tmp_path: Path) -
     reason = "fails in 1 of 2 comparisons: paired"
     given["items"].append(claim | {"verdict": NOT_REPRODUCED, "reason": reason})
     assert claims_of(paper, given)["order"]["reason"] == reason
+
+
+def test_a_part_brings_its_ranking(tmp_path: Path) -> None:
+    paper = load_paper(written(tmp_path / "ranked", ("ahead", 'more = ["RED"], than = ["PI"]')))
+
+    def tuned(*aqms: str) -> dict[str, Any]:
+        again = [
+            {"aqm": aqm, "place": place, "sum": 2**place, "chosen": True, "parameters": ""}
+            for place, aqm in enumerate(aqms, start=1)
+        ]
+        return {"tuned": [{"experiment": "flows", "again": again}]}
+
+    old = kept(paper, []) | tuned("PI", "RED")
+    part = kept(paper, []) | tuned("RED", "PI") | {"date": "2026-01-02"}
+    merged = page.refresh(paper, page.merge(old, part))
+    (claim,) = (item for item in merged["items"] if item["id"] == "ahead")
+    assert claim["reason"] == "place 1, PI 2 of 2"
+    assert claim["verdict"] == REPRODUCED
+    assert merged["tuned"] == part["tuned"]
+
+
+def judged(paper: Paper, claim: str) -> dict[str, Any]:
+    """Verdicts of a paper, which rest on its present rules, with one of a claim that needs runs."""
+    item = page._item("claim", claim, "Section 1", "A claim.") | {"variant": False}
+    given = kept(paper, [])
+    given["items"].append(item | {"verdict": REPRODUCED, "reason": "−20 %, claimed −10 % or less"})
+    return page.refresh(paper, given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("high = -10", "high = -30"), ('than = ["PI"]', 'than = ["PI"], points = ["100"]')]
+)
+def test_a_verdict_of_another_rule_or_comparison_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    folder = written(tmp_path / "small", ("less", 'more = ["RED"], than = ["PI"]'))
+    given = judged(load_paper(folder), "less")
+    assert page.refresh(load_paper(folder), given)["items"] == given["items"]
+    text = (folder / "claims.toml").read_text(encoding="utf-8")
+    assert old in text
+    (folder / "claims.toml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^small: less: rules, .* --only less`, then"):
+        page.refresh(load_paper(folder), given)
+
+
+def test_other_words_and_rule_names_keep_a_verdict(tmp_path: Path) -> None:
+    folder = written(tmp_path / "small", ("less", 'more = ["RED"], than = ["PI"]'))
+    given = judged(load_paper(folder), "less")
+    text = (folder / "claims.toml").read_text(encoding="utf-8")
+    text = text.replace("A claim.", "Other words.").replace("[rule.less]", "[rule.fewer]")
+    (folder / "claims.toml").write_text(text.replace('rule = "less"', 'rule = "fewer"'), encoding="utf-8")
+    (item,) = (each for each in page.refresh(load_paper(folder), given)["items"] if each["kind"] == "claim")
+    assert (item["text"], item["verdict"]) == ("Other words.", REPRODUCED)
+
+
+TABLE = """
+[[table]]
+id = "table-1"
+where = "Table 1"
+title = "Queues"
+file = "queues.csv"
+key = "case"
+experiments = ["flows"]
+columns = [{ column = "queue", unit = "packets", measure = "queue_mean", rule = "near" }]
+"""
+
+
+def test_a_changed_printed_value_is_refused_and_a_removed_row_is_left_out(tmp_path: Path) -> None:
+    folder = written(tmp_path / "small")
+    with (folder / "claims.toml").open("a", encoding="utf-8") as file:
+        file.write(TABLE)
+    (folder / "queues.csv").write_text("case,queue\nRED,10\nPI,20\n", encoding="utf-8")
+    paper = load_paper(folder)
+    cells = [
+        page._item("table", "table-1", "Table 1", "Old label")
+        | {"row": row, "column": "queue", "experiment": "flows", "variant": False}
+        | {"verdict": REPRODUCED, "printed": printed, "mean": printed, "runs": 2}
+        for row, printed in (("RED", 10.0), ("PI", 20.0))
+    ]
+    given = kept(paper, [])
+    given["items"] += cells
+    found = [item for item in page.refresh(paper, given)["items"] if item["kind"] == "table"]
+    assert [item["text"] for item in found] == [paper.tables[0].columns[0].measure.label] * 2
+    text = page.ledger(paper, given | {"version": "1", "date": "", "quick": False, "runs": 1} | SECONDS)
+    (folder / "queues.csv").write_text("case,queue\nRED,10\n", encoding="utf-8")
+    read = page.read_ledger(load_paper(folder), text)
+    rows = page.refresh(load_paper(folder), read)["items"]
+    assert [item["row"] for item in rows if item["kind"] == "table"] == ["RED"]
+    (folder / "queues.csv").write_text("case,queue\nRED,11\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^small: table-1: "):
+        page.refresh(load_paper(folder), page.read_ledger(load_paper(folder), text))
+
+
+SECONDS = {"simulated_seconds": 1.0}
+
+
+def test_a_renamed_measure_counts_once_after_a_part() -> None:
+    cell = page._item("table", "table-1", "Table 1", "Queue, mean")
+    cell |= {"row": "RED", "column": "queue", "experiment": "flows", "variant": False}
+    old = {"items": [cell], "tuned": [], "numbers": {}, "parts": []}
+    part = {"items": [cell | {"text": "Mean queue", "mean": 7.0}], "numbers": {}, "date": "2026-01-02"}
+    (merged,) = page.merge(old, part | {"core": "0123456789abcdef"})["items"]
+    assert merged["mean"] == 7.0
+
+
+def test_parts_name_the_build_that_ran() -> None:
+    old = {"items": [], "tuned": [], "numbers": {}, "parts": ["2026-01-01"]}
+    part = {"items": [], "numbers": {}, "date": "2026-01-02", "core": "0123456789abcdef"}
+    assert page.merge(old, part)["parts"] == ["2026-01-01", "2026-01-02 (core 01234567)"]
