@@ -41,9 +41,21 @@ class Job:
         self._stopped = False
 
     def run_lane(self, names: list[str]) -> None:
-        """Run targets one after the other until one fails."""
+        """Run targets one after the other until one fails, or cannot be run."""
         for name in names:
-            if self._stopped or self._run(name).code:
+            if self._stopped:
+                return
+            cause = ""
+            try:
+                part = self._run(name)
+            except Exception as error:
+                # It would end this thread only.
+                part, cause = Part(name, 1, 0.0, 0.0), f"-- {name} cannot be run: {error}"
+            with self._lock:
+                self.parts.append(part)
+            if cause:
+                print(cause, file=sys.stderr, flush=True)
+            if part.code:
                 return
 
     def stop(self) -> None:
@@ -74,7 +86,6 @@ class Job:
             shown = output.read().decode(errors="replace")
             with self._lock:
                 self._running.discard(process.pid)
-                self.parts.append(part)
                 state = "failed" if part.code else "passed"
                 print(f"{shown}-- {name} {state} after {part.wall:.0f} s", flush=True)
         return part
