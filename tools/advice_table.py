@@ -3,14 +3,16 @@
     python tools/advice_table.py DOCS RESULTS [SCENARIO …]
 
 A second table shows how the answer depends on the seed of the search. Advice is kept in RESULTS, so that an
-interrupted call continues. The exit code is 1 if an answer serves a class badly that another candidate does
-not, on seeds that the advice did not use. With names of scenarios, only their rows are printed.
+interrupted call continues; the processor time is only shown of an advice that began in an empty folder. The
+exit code is 1 if an answer serves more classes badly than another candidate, on seeds that the advice did not
+use. With names of scenarios, only their rows are printed.
 """
 
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import bentpipe as bp
 from bentpipe.format import number
@@ -66,7 +68,15 @@ def checked(scenario: str, advice: bp.Advice) -> list[Checked]:
     return found
 
 
-def line(scenario: str, advice: bp.Advice, every: list[Checked], seconds: float) -> str:
+def timed(scenario: str, out: Path, **options: Any) -> tuple[bp.Advice, str]:  # noqa: ANN401
+    """Return an advice and its processor time as text; a dash if `out` held runs of an earlier call."""
+    new = not out.exists()
+    begin = time.process_time()
+    advice = bp.advise(scenario, out=out, progress=False, **options)
+    return advice, f"{time.process_time() - begin:.0f} s" if new else "–"
+
+
+def line(scenario: str, advice: bp.Advice, every: list[Checked], seconds: str) -> str:
     """Return the row of a scenario in the table."""
     by_name = {each.setting: each for each in every}
     answer, present = by_name[advice.answer], by_name[advice.found["present"]]
@@ -79,7 +89,7 @@ def line(scenario: str, advice: bp.Advice, every: list[Checked], seconds: float)
     others = [each.setting for each in every if not each.bad and each.setting != answer.setting]
     return (
         f"| `{scenario}` | `{answer.setting}` | {changes} | {', '.join(answer.bad) or 'none'}"
-        f" | {', '.join(f'`{name}`' for name in others) or 'none'} | {seconds:.0f} s |"
+        f" | {', '.join(f'`{name}`' for name in others) or 'none'} | {seconds} |"
     )
 
 
@@ -91,19 +101,16 @@ def by_seed(results: Path) -> list[str]:
     ]
     for scenario, judge, seeds, changes in OTHER_SEEDS:
         for seed in seeds:
-            begin = time.process_time()
-            advice = bp.advise(
+            advice, seconds = timed(
                 scenario,
-                out=results / f"{scenario}-{seed}",
+                results / f"{scenario}-{seed}",
                 judge=judge,
                 set=changes,
                 trials=SEED_TRIALS,
                 search_runs=SEED_SEARCH_RUNS,
                 runs=SEED_RUNS,
                 seed=seed,
-                progress=False,
             )
-            seconds = time.process_time() - begin
             found = advice.found
             answer = next(each for each in found["candidates"] if each["setting"] == advice.answer)
             alike = [f"`{each['setting']}`" for each in found["candidates"] if each["alike"]]
@@ -115,7 +122,7 @@ def by_seed(results: Path) -> list[str]:
             )
             lines.append(
                 f"| `{scenario}` | {judge} | {seed} | `{advice.answer}` | {change} |"
-                f" {100 * answer['first_in']:.0f} % | {', '.join(alike) or 'none'} | {seconds:.0f} s |"
+                f" {100 * answer['first_in']:.0f} % | {', '.join(alike) or 'none'} | {seconds} |"
             )
             print(lines[-1], flush=True)
     return lines
@@ -130,17 +137,14 @@ def main(docs: Path, results: Path, *names: str) -> int:
     ]
     failed = False
     for name in names or SCENARIOS:
-        begin = time.process_time()
-        advice = bp.advise(
+        advice, seconds = timed(
             name,
-            out=results / name,
+            results / name,
             set={"run.duration": DURATION},
             trials=TRIALS,
             search_runs=SEARCH_RUNS,
             runs=RUNS,
-            progress=False,
         )
-        seconds = time.process_time() - begin
         every = checked(name, advice)
         answer = next(each for each in every if each.setting == advice.answer)
         failed |= len(answer.bad) > min(len(each.bad) for each in every)
@@ -158,7 +162,7 @@ def main(docs: Path, results: Path, *names: str) -> int:
             "",
             *by_seed(results),
         ]
-        page.write_text(with_generated(text, "\n".join(lines) + "\n"), encoding="utf-8")
+        page.write_text(with_generated(text, "\n".join(lines), page), encoding="utf-8")
     return int(failed)
 
 

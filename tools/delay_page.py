@@ -57,7 +57,7 @@ def renew(docs: Path, out: Path) -> None:
         fixed = Figure(drawn.name, drawn.title, drawn.caption, panels, drawn.columns, drawn.legend)
         files.write(docs / "figures" / f"{shown.name}.svg", picture(fixed))
     page = docs / PAGE
-    page.write_text(with_generated(page.read_text(encoding="utf-8"), table(made)), encoding="utf-8")
+    page.write_text(with_generated(page.read_text(encoding="utf-8"), table(made), page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -206,5 +206,5 @@ def tables() -> tuple[str, str]:
 if __name__ == "__main__":
     page = Path(sys.argv[1])
     made, points = tables()
-    page.write_text(with_generated(page.read_text(encoding="utf-8"), made), encoding="utf-8")
+    page.write_text(with_generated(page.read_text(encoding="utf-8"), made, page), encoding="utf-8")
     page.with_suffix(".csv").write_text(points, encoding="utf-8")

@@ -368,7 +368,7 @@ def main(docs: Path, *, again: bool = True) -> None:
         )
     rows = read(docs / DATA)
     text = (docs / PAGE).read_text(encoding="utf-8")
-    (docs / PAGE).write_text(with_generated(text, page(rows)), encoding="utf-8")
+    (docs / PAGE).write_text(with_generated(text, page(rows), docs / PAGE), encoding="utf-8")
     picture(rows, docs / "figures" / FIGURE)
     found = {
         place.name: borders([row for row in differences(rows) if row["place"] == place.name], WARNED)

@@ -189,7 +189,7 @@ def renew(docs: Path, out: Path) -> None:
     found = [(cell, distances(cell, printed)) for cell in cells(made)]
     (docs / "figures" / f"{FIGURE}.svg").write_text(_map(found), encoding="utf-8")
     page = docs / "reproduction" / PAGE
-    text = with_generated(page.read_text(encoding="utf-8"), _table(found, printed) + "\n")
+    text = with_generated(page.read_text(encoding="utf-8"), _table(found, printed), page)
     page.write_text(text, encoding="utf-8")
 
 

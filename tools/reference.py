@@ -24,6 +24,7 @@ from bentpipe.qoe import thresholds, voice
 from bentpipe.runs.result import Result
 from bentpipe.stats import class_metrics, metrics
 from bentpipe.stats.ranking import CRITERIA, ranking
+from blocks import replaced
 
 __all__ = ["PAGES", "choices", "commands", "quality_tables", "updated", "with_generated"]
 
@@ -104,14 +105,12 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def updated(name: str, text: str) -> str:
     """Return the `text` of page `name` with its generated part renewed."""
-    return with_generated(text, PAGES[name]())
+    return with_generated(text, PAGES[name](), name)
 
 
-def with_generated(text: str, generated: str) -> str:
-    """Return a page's `text` with `generated` between its two comments."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n\n{generated}\n{_END}{after}"
+def with_generated(text: str, generated: str, page: str | Path) -> str:
+    """Return the `text` of a page with `generated` between its two comments; exits without them."""
+    return replaced(text, _BEGIN, _END, generated.removesuffix("\n"), str(page))
 
 
 def choices(result: Result) -> str:
@@ -134,9 +133,8 @@ def choices(result: Result) -> str:
 def _main(folder: Path, result: Path | None = None) -> None:
     if result is not None:
         path = folder / "choosing.md"
-        path.write_text(
-            with_generated(path.read_text(encoding="utf-8"), choices(Result(result))), encoding="utf-8"
-        )
+        text = with_generated(path.read_text(encoding="utf-8"), choices(Result(result)), path)
+        path.write_text(text, encoding="utf-8")
         return
     for name in PAGES:
         path = folder / name

@@ -17,6 +17,7 @@ import bentpipe as bp
 from bentpipe import Scenario
 from bentpipe.format import number
 from bentpipe.runs.workers import measure
+from blocks import replaced
 
 SEEDS = (9001, 9002, 9003)
 """Seeds of the runs, which no choice has used."""
@@ -286,13 +287,19 @@ PAGES = {
 def renew(page: Path, names: Iterable[str]) -> None:
     """Replace tables of a page."""
     for name in names:
-        begin, made = BEGIN.format(name), TABLES[name]()
-        head, _, rest = page.read_text(encoding="utf-8").partition(begin)
-        tail = rest.partition(END)[2]
-        page.write_text(f"{head}{begin}\n{made}\n{END}{tail}", encoding="utf-8")
+        made = TABLES[name]()
+        text = replaced(page.read_text(encoding="utf-8"), BEGIN.format(name), END, made, str(page))
+        page.write_text(text, encoding="utf-8")
+
+
+def main(docs: Path, *wanted: str) -> None:
+    """Replace the wanted tables, by default all; exits for an unknown one."""
+    unknown = [name for name in wanted if name not in TABLES]
+    if unknown:
+        raise SystemExit(f"{', '.join(unknown)}: unknown tables; allowed: {', '.join(TABLES)}")
+    for page, names in PAGES.items():
+        renew(docs / page, [name for name in names if name in wanted or not wanted])
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[2:] or TABLES
-    for page, names in PAGES.items():
-        renew(Path(sys.argv[1]) / page, [name for name in names if name in wanted])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -265,7 +265,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         case [page]:
             path = Path(page)
-            path.write_text(with_generated(path.read_text(encoding="utf-8"), costs()), encoding="utf-8")
+            path.write_text(with_generated(path.read_text(encoding="utf-8"), costs(), path), encoding="utf-8")
             return 0
         case [count, rounds]:
             print_overhead(int(count), int(rounds))

@@ -35,7 +35,7 @@ def test_border_is_the_least_window_with_a_tenth_of_the_points_off() -> None:
 def test_page_and_domain_are_those_of_the_numbers() -> None:
     rows = read(DOCS / DATA)
     text = (DOCS / PAGE).read_text(encoding="utf-8")
-    assert with_generated(text, page(rows)) == text
+    assert with_generated(text, page(rows), "page") == text
     assert (DOCS / "figures" / FIGURE).exists()
     every = list(differences(rows))
     found = {
