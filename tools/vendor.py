@@ -2,8 +2,9 @@
 
     python tools/vendor.py [NAME@VERSION ...]
 
-Without arguments the committed files are compared with the packages of their versions. With arguments these
-versions take their place, and python/bentpipe/lab/page/vendor/vendor.json gets their digests. Needs npm.
+Without arguments the committed files and those of the packages are compared with the digests in
+python/bentpipe/lab/page/vendor/vendor.json, and nothing is written. With arguments these versions take the
+place of the committed ones, and vendor.json gets their digests. Needs npm.
 """
 
 import hashlib
@@ -41,18 +42,25 @@ def published(name: str, version: str) -> tuple[str, dict[str, bytes]]:
     return json.loads(files["package.json"])["license"], files
 
 
-def renew(package: dict[str, Any], version: str) -> list[str]:
-    """Write the files of a package, and return those that differ from the committed ones."""
-    licence, files = published(package["name"], version)
-    changed = []
+def differing(package: dict[str, Any], files: dict[str, bytes]) -> list[str]:
+    """Return the files of a package that vendor.json does not list so, published or committed."""
+    found = []
+    for file in package["files"]:
+        path = FOLDER / file["name"]
+        committed = path.read_bytes() if path.exists() else None
+        for what, content in (("published", files.get(file["path"])), ("committed", committed)):
+            if content is None or digest(content) != file["sha256"]:
+                found.append(f"{file['name']} as {what}")
+    return found
+
+
+def renew(package: dict[str, Any], version: str, licence: str, files: dict[str, bytes]) -> None:
+    """Write the files of a package, with their digests."""
     for file in package["files"]:
         content = files[file["path"]]
-        if digest(content) != file["sha256"]:
-            changed.append(file["name"])
         (FOLDER / file["name"]).write_bytes(content)
         file["sha256"] = digest(content)
     package |= {"version": version, "license": licence}
-    return changed
 
 
 def main() -> int:
@@ -65,11 +73,17 @@ def main() -> int:
         sys.exit(f"error: {', '.join(sorted(unknown))}: not in {manifest}")
     failed = False
     for package in packages:
-        version = wanted.get(package["name"], package["version"])
-        changed = renew(package, version)
-        failed |= bool(changed) and version == package["version"] and package["name"] not in wanted
-        print(f"{package['name']} {version}: {', '.join(changed) or 'as committed'}")
-    manifest.write_text(json.dumps(packages, indent=2) + "\n", encoding="utf-8")
+        name = package["name"]
+        if name in wanted:
+            renew(package, wanted[name], *published(name, wanted[name]))
+            print(f"{name} {wanted[name]}: written")
+        elif not wanted:
+            different = differing(package, published(name, package["version"])[1])
+            failed |= bool(different)
+            shown = f"{', '.join(different)} differs" if different else "the same"
+            print(f"{name} {package['version']}: {shown}")
+    if wanted:
+        manifest.write_text(json.dumps(packages, indent=2) + "\n", encoding="utf-8")
     return int(failed)
 
 
