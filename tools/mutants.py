@@ -5,10 +5,10 @@
 
 CARGO_MUTANTS is the program and CRATE a crate's name without `bentpipe-`. FILE, a path in the crate's src/,
 limits the run to one file, `--shard` to every N-th mutant from the K-th on. `--again` tries only the mutants
-that survived before. `--in-place` changes the files themselves instead of a copy and restores them, so that
-no dependency is compiled again; nobody may edit them meanwhile. docs/mutants.md is renewed; `page` does only
-that, after a change of docs/mutants-survivors.toml. The exit code is 1 if a mutant survives that is not
-listed there.
+that survived before; the results of the others are kept, with their date. `--in-place` changes the files
+themselves instead of a copy and restores them, so that no dependency is compiled again; nobody may edit them
+meanwhile. docs/mutants.md is renewed; `page` does only that, after a change of docs/mutants-survivors.toml.
+The exit code is 1 if a mutant survives that is not listed there.
 
 A first pass has the unit tests without those in `SLOW`. All tests run on mutants that survive it.
 """
@@ -92,11 +92,14 @@ class Row:
     unviable: int
     survived: int
     date: str
+    """Date of the first run."""
     version: str
     """Version of cargo-mutants."""
     shard: str = ""
     survivors: list[tuple[str, str]] = field(default_factory=list)
     """File and description of each survivor."""
+    again: str = ""
+    """Date of the last run of survivors alone; empty without."""
 
     @property
     def tried(self) -> int:
@@ -174,7 +177,8 @@ def _scores(name: str, results: Row) -> str:
         score += f" ({low:.1%} to {high:.1%})"
     numbers = (results.tried, results.caught, results.timeout, results.unviable, results.survived)
     cells = [f"{results.mutants:,}", results.scope, *(f"{number:,}" for number in numbers)]
-    return f"| {' | '.join([name, *cells, score, results.date])} |"
+    date = results.date + (f", survivors {results.again}" if results.again else "")
+    return f"| {' | '.join([name, *cells, score, date])} |"
 
 
 def _replaced(text: str, name: str, generated: str) -> str:
@@ -299,15 +303,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--in-place", action="store_true")
     given = parser.parse_args(arguments)
     runner = Runner(given.program, given.crate, given.file, in_place=given.in_place)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    former = _read().get(runner.name) if given.again else None
     if given.again:
         runner.again()
-        former = _read().get(runner.name)
-        shard = former.shard if former else ""
     else:
         runner.first(given.shard)
-        shard = given.shard or ""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    result = row(runner.results(), set(runner.listed()), today, runner.version(), shard)
+    date, shard = (former.date, former.shard) if former else (today, given.shard or "")
+    result = row(runner.results(), set(runner.listed()), date, runner.version(), shard)
+    result.again = today if given.again else ""
     known = _renew({runner.name: result})
     unknown = [f"{file}: {mutant}" for file, mutant in result.survivors if (file, mutant) not in known]
     if unknown:

@@ -49,6 +49,27 @@ def test_comparison_holds_on_another_seed(entry: gallery.Entry) -> None:
     assert first >= entry.factor * last
 
 
+@pytest.mark.long
+def test_titles_hold_on_another_seed() -> None:
+    entries = {entry.name: entry for entry in gallery.ENTRIES}
+    lte, l4s = (entries[name].run(FRESH_SEED) for name in ("lte", "l4s"))
+    assert gallery.value(lte["droptail"], "queue_delay_mean") > 1000
+    prague, cubic = (gallery.value(l4s["dualpi2"], f"{name}.goodput") for name in ("prague", "cubic"))
+    assert prague < cubic
+
+
+def test_a_comparison_that_does_not_hold_leaves_the_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = next(each for each in gallery.ENTRIES if each.factor == 2)
+    monkeypatch.setattr(gallery, "ENTRIES", [entry])
+    monkeypatch.setattr(gallery.Entry, "run", lambda *_: {})
+    monkeypatch.setattr(gallery, "claim", lambda *_: (1.9, 1.0))
+    with pytest.raises(SystemExit, match=rf"{entry.name}: 1\.9 against 1, wanted 2 times as much"):
+        gallery.main(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_synthetic_trace_is_the_generator_s_and_has_its_distribution() -> None:
     """The rate over windows far below the correlation time has the stated median and deviation."""
     times = list(lte_trace.opportunities())

@@ -70,3 +70,32 @@ def test_page_has_scores_and_the_reasons_of_survivors() -> None:
     assert "| queue | 100 | 1 in 10 | 10 | 10 | 0 | 0 | 0 | 100.0% (72.2% to 100.0%) | 2026-01-02 |" in text
     assert "- `x`: equivalent\n- `y`: no test yet" in text
     assert mutants.page(text, rows, known) == text
+
+
+def test_a_run_of_survivors_alone_keeps_the_date_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Again:
+        name = "link"
+
+        def again(self) -> None: ...
+
+        def listed(self) -> dict[Mutant, str]:
+            return {Mutant("a.rs", "x", 1, 1): "x"}
+
+        def results(self) -> dict[Mutant, str]:
+            return dict.fromkeys(self.listed(), "caught")
+
+        def version(self) -> str:
+            return "cargo-mutants 1"
+
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "Runner", lambda *_, **__: Again())
+    (tmp_path / "docs").mkdir()
+    (tmp_path / mutants.PAGE).write_text(PAGE)
+    (tmp_path / mutants.REASONS).write_text("")
+    mutants._renew({"link": Row(1, 0, 0, 0, 1, "2026-01-01", "cargo-mutants 1", "", [("a.rs", "x")])})
+    assert mutants.main(["cargo-mutants", "link", "--again"]) == 0
+    row = mutants._read()["link"]
+    assert (row.date, row.caught, row.survived) == ("2026-01-01", 1, 0)
+    assert f"| 2026-01-01, survivors {row.again} |" in (tmp_path / mutants.PAGE).read_text()
