@@ -111,7 +111,7 @@ live-uploads: $(CORE) $(LIVE) live-packages ## compare uploads live and simulate
 live-terminals: $(CORE) $(LIVE) live-packages ## compare eight terminals live and simulated, as root, and renew their tables in docs/gateway-terminals.md: half an hour
 	$(BIN)/python tools/live_terminals_page.py docs results/live-terminals
 
-soak-live: $(CORE) ## run a million connections through both ends in an hour, as root, and renew docs/performance.md
+soak-live: $(CORE) live-packages ## run a million connections through both ends in an hour, as root, and renew docs/performance.md
 	mkdir -p results/soak-live
 	cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- --ignored --nocapture a_million >results/soak-live/output.txt
 	$(BIN)/python tools/soak_live.py docs results/soak-live/output.txt
@@ -337,7 +337,7 @@ delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/
 pfavqred: $(CORE) ## scan the readings of PFAVQRED's weight and renew docs/reproduction/pfavqred.md with its figure: five minutes
 	$(BIN)/python tools/pfavqred_page.py docs results/reproduce
 
-backlog: $(CORE) live-programs ## as root: compare avqred_backlog with other AQMs and renew docs/avqred_backlog.md with its figures: ten minutes
+backlog: $(CORE) live-programs live-packages ## as root: compare avqred_backlog with other AQMs and renew docs/avqred_backlog.md with its figures: ten minutes
 	$(BIN)/python tools/backlog_page.py docs results/backlog
 
 onboard: $(CORE) ## compare AQMs on the ground and on board and renew docs/onboard.md with its figures: three minutes

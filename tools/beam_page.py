@@ -2,8 +2,8 @@
 
     python tools/beam_page.py DOCS [FILE …]
 
-FILEs have figures of `make beam-bench`: an object, or a line with an object for each figure. They replace the
-data first.
+FILEs have figures of one `make beam-bench`: an object, or a line with an object for each figure. They replace
+all data first; a row without a figure is left out.
 """
 
 import json
@@ -93,7 +93,7 @@ def read(path: Path) -> dict[str, float]:
 def main(docs: str, *files: str) -> None:
     """Renew the data and the tables."""
     data, page = Path(docs, "gateway-terminals.json"), Path(docs, "gateway-terminals.md")
-    figures = json.loads(data.read_text()) if data.exists() else {}
+    figures: dict[str, float] = {} if files else json.loads(data.read_text())
     for file in files:
         figures |= read(Path(file))
     data.write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")

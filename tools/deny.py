@@ -47,14 +47,17 @@ def main(program: str) -> int:
 
 
 def _clone(given: str) -> str:
-    """Replace the database by the given one; return what is wrong with it."""
-    shutil.rmtree(DATABASE, ignore_errors=True)
-    command = ["git", "clone", "--quiet", given, str(DATABASE)]
+    """Replace the database by the given one; return what is wrong with that, which then replaces nothing."""
+    new = DATABASE.with_name(f"{DATABASE.name}-new")
+    shutil.rmtree(new, ignore_errors=True)
+    command = ["git", "clone", "--quiet", given, str(new)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         return f"deny: {VARIABLE}: found {given}, which git cannot clone; expected: {_EXPECTED}"
-    if not (DATABASE / "crates").is_dir():
+    if not (new / "crates").is_dir():
         return f"deny: {VARIABLE}: found {given}, which has no folder crates; expected: {_EXPECTED}"
+    shutil.rmtree(DATABASE, ignore_errors=True)
+    new.rename(DATABASE)
     return ""
 
 

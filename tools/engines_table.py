@@ -22,7 +22,9 @@ class Compared:
 
     @property
     def difference(self) -> float | None:
-        """Difference of the medians [%]; None if the simulated one is zero."""
+        """Difference of the medians [%]; None without values, or if the simulated one is zero."""
+        if not (self.simulated and self.live):
+            return None
         before = median(self.simulated)
         return 100 * (median(self.live) / before - 1) if before else None
 
@@ -39,7 +41,8 @@ def compared(rows: Sequence[Compared]) -> str:
     cells = []
     for each in rows:
         expected = summarise(list(each.simulated))
-        spread = " – ".join(dict.fromkeys(quantity(of(each.live), None) for of in (min, max)))
+        ends = (min(each.live), max(each.live)) if each.live else ()
+        spread = " – ".join(dict.fromkeys(quantity(end, None) for end in ends))
         shown = "" if each.difference is None else f"{each.difference:+.1f} %"
         band = "" if each.band is None else f"± {each.band:g}"
         mean = quantity(expected.mean, expected.ci95)

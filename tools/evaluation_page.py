@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from bentpipe.evaluation.cases import cases, profile
+from bentpipe.evaluation.cases import profile
 from bentpipe.evaluation.findings import sentence, verdict
-from bentpipe.evaluation.result import PARTS, EvaluationResult, open_evaluation
+from bentpipe.evaluation.result import PARTS, SCENARIOS, EvaluationResult, open_evaluation
 from bentpipe.format import number, plural
 from bentpipe.report.evaluation import ELLIPSES, multiples
 
@@ -121,10 +121,10 @@ def _calibration(result: EvaluationResult) -> list[str]:
         network = profile("aqm", each["name"])
         if network.has_gateway:
             continue
-        scenarios = {case.name: case.scenario for case in cases(network)}
         for case in result.cases_of(each["name"]):
             if case.section in {"8.2.2", "8.2.3", "8.2.4"}:
-                flows = tomllib.loads(scenarios[case.name])["traffic"]["bulk"]["flows"]
+                file = result.folder / SCENARIOS / case.profile / f"{case.name}.toml"
+                flows = tomllib.loads(file.read_text(encoding="utf-8"))["traffic"]["bulk"]["flows"]
                 loss = case.mean("loss_rate", "droptail")
                 lines.append(f"| {each['title']} | {case.section} | {flows} | {number(loss, 2)} |")
     return [*lines, ""]

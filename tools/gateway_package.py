@@ -91,8 +91,10 @@ def static_program(program: Path, folder: Path) -> Path:
 
 
 def largest_glibc(program: bytes) -> tuple[int, int]:
-    """Return the newest version of glibc of which an ELF file uses a symbol."""
+    """Return the newest version of glibc of which an ELF file uses a symbol; exits for a static program."""
     found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", program)
+    if not found:
+        raise SystemExit("the program uses no symbol of glibc; expected: one that is linked to glibc")
     return max((int(major), int(minor)) for major, minor in found)
 
 

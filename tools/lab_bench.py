@@ -57,8 +57,11 @@ def measured(page: Page) -> None:
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition holds; exits after two minutes."""
+    end = time.monotonic() + 120
     while not page.evaluate(condition):
+        if time.monotonic() > end:
+            raise SystemExit(f"lab_bench: the page did not reach this in two minutes: {condition}")
         time.sleep(0.05)
 
 

@@ -33,6 +33,8 @@ def shown(printed: str) -> str:
 def main(readme: Path) -> None:
     """Run the commands and renew the page."""
     page = readme.read_text(encoding="utf-8")
+    if not commands(page):
+        raise SystemExit(f"{readme}: found no block of shell commands with `bentpipe live` and their output")
     printed = ""
     with tempfile.TemporaryDirectory() as folder:
         for command in commands(page):

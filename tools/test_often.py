@@ -153,6 +153,8 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="keep the clones")
     given = parser.parse_args()
+    if not 1 <= given.first <= given.runs:
+        parser.error(f"--first {given.first}: allowed: from 1 to {given.runs}, the number of runs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -20,7 +20,7 @@ def test_tables_are_those_of_the_data() -> None:
 def test_files_with_figures_replace_the_data(tmp_path: Path) -> None:
     begins = "".join(f"{page.BEGIN.format(name)}\n\nold\n{page.END}\n" for name in page.TABLES)
     (tmp_path / "gateway-terminals.md").write_text(f"before\n{begins}after\n")
-    (tmp_path / "gateway-terminals.json").write_text('{"weights": 2.0, "peak": 1.0}')
+    (tmp_path / "gateway-terminals.json").write_text('{"weights": 2.0, "peak": 1.0, "reload": 5.0}')
     (tmp_path / "a.jsonl").write_text('{"weights":2.987}\n{"peak":1.9}\n')
     (tmp_path / "b.json").write_text('{\n  "terminals": 10,\n  "joined": 1.25\n}\n')
     page.main(str(tmp_path), str(tmp_path / "a.jsonl"), str(tmp_path / "b.json"))
@@ -28,6 +28,7 @@ def test_files_with_figures_replace_the_data(tmp_path: Path) -> None:
     assert "| 2.987 | 3 |" in text
     assert "| until all 10 terminals have joined [s] | 1.2 | 20 |" in text
     assert "old" not in text
+    assert "a reload under load" not in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert json.loads((tmp_path / "gateway-terminals.json").read_text())["peak"] == 1.9

@@ -71,7 +71,9 @@ def test_a_path_that_is_no_database_is_refused_in_one_line(
     program: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(deny.VARIABLE, str(program.parent / "nothing"))
+    deny.DATABASE.mkdir()
     assert deny.main(str(program)) == 2
+    assert deny.DATABASE.is_dir()
     message = capfd.readouterr().err
     assert f"{program.parent}/nothing, which git cannot clone" in message
     assert message.count("\n") == 1

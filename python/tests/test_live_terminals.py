@@ -379,6 +379,12 @@ def test_difference_from_zero_has_no_verdict() -> None:
     assert (each.difference, verdict(each)) == (None, "")
 
 
+def test_runs_without_values_have_no_verdict() -> None:
+    each = Compared("drops", [1.0, 2.0], [], 20)
+    assert (each.difference, verdict(each)) == (None, "")
+    assert compared([each]).splitlines()[-1].split("|")[3].strip() == ""
+
+
 def test_rows_have_both_engines_the_difference_and_the_band() -> None:
     text = compared([Compared("home: throughput", [2.0, 2.0, 2.0], [2.05, 2.01], 3)])
     assert text.splitlines()[-1] == "| home: throughput | 2 ± 0 | 2.010 – 2.050 | +1.5 % | ± 3 | met |"

@@ -48,6 +48,12 @@ def test_wheel_is_manylinux_and_no_file_needs_a_newer_glibc() -> None:
             assert largest_glibc(wheel.read(name)) <= (2, int(found[1])), name
 
 
+def test_a_program_without_symbols_of_glibc_is_refused() -> None:
+    assert largest_glibc(b"\0GLIBC_2.17\0GLIBC_2.4\0") == (2, 17)
+    with pytest.raises(SystemExit, match="uses no symbol of glibc"):
+        largest_glibc(b"\x7fELF")
+
+
 @built
 def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     """The dependencies are those of the tests' environment; Bentpipe itself comes from the wheel."""

@@ -90,6 +90,12 @@ Runs
     assert row.split()[-2:] == ["1.5", "1.25"]
 
 
+def test_a_page_without_the_live_example_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("```sh\nbentpipe run red-dumbbell\n```\n")
+    with pytest.raises(SystemExit, match="found no block of shell commands with `bentpipe live`"):
+        live_example.main(tmp_path / "README.md")
+
+
 def test_python_prints_what_the_readme_shows() -> None:
     found = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert (found.attempted, found.failed) == (4, 0)
