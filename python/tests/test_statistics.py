@@ -156,6 +156,13 @@ def test_too_few_different_values_for_the_bootstrap_are_noted() -> None:
     assert "too few different values" in found.note
 
 
+@pytest.mark.parametrize("value", [1.0, 12.7])
+def test_equal_values_in_a_resample_have_no_variance_even_if_rounded(value: float) -> None:
+    found = summarise([value] * 24 + [0.3])
+    assert found.method == STUDENT
+    assert found.ci95 == pytest.approx(np.std([value] * 24 + [0.3], ddof=1) * 2.0639 / 5, rel=1e-3)
+
+
 # --- Coverage on an M/M/1 queue, whose mean wait is r / (1 - r) with load r and mean service time 1.
 
 LOAD = 0.6

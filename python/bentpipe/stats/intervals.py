@@ -208,7 +208,9 @@ def _pivots(samples: list[list[float]]) -> "npt.NDArray[np.float64] | None":
         sample = np.array(values)
         drawn = sample[_draws(len(sample), stream)]
         gap += drawn.mean(axis=1) - sample.mean()
-        square += drawn.var(axis=1, ddof=1) / len(sample)
+        # The mean of equal values may differ from them by a rounding error, which is no variance.
+        differs = np.ptp(drawn, axis=1) > _ROUNDING * np.abs(sample).max()
+        square += np.where(differs, drawn.var(axis=1, ddof=1), 0.0) / len(sample)
     return np.sort(gap / np.sqrt(square)) if square.min() > 0 else None
 
 
