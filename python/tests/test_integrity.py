@@ -239,9 +239,18 @@ def test_half_a_line_of_any_length_is_removed_from_a_journal(tmp_path: Path, len
     path.write_bytes(whole + b"x" * length)
     open_storage(path)
     assert path.read_bytes() == whole
-    path.write_bytes(b"x" * length)
+    path.write_bytes((whole[:11] + b"x" * length)[:length])
     open_storage(path)
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("content", [b"x", b"a\nb", b'{"a": 1}', b"[]\n"])
+def test_file_that_is_no_journal_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(bp.UsageError, match=r"notes\.txt: is not Optuna's journal; allowed: such a file, or"):
+        open_storage(path)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ def open_storage(where: str | Path) -> BaseStorage:
         lock = _Lock(Path(text))
         _end_in_a_line(Path(text), lock)
         return JournalStorage(JournalFileBackend(text, lock))
+    except UsageError:
+        raise
     except Exception as error:  # Every database raises its own exceptions.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
         raise UsageError(
@@ -139,11 +141,23 @@ class _Lock(BaseJournalFileLock):
         os.close(self._handle)
 
 
+_LINE = b'{"op_code":'
+"""Start of every line of a journal."""
+
+
 def _end_in_a_line(journal: Path, lock: _Lock) -> None:
-    """Remove the half line at the end of a journal that a full disk leaves; nobody has used its content."""
+    """Remove the half line at the end of a journal that a full disk leaves; nobody has used its content.
+
+    Raises `UsageError` for any other file, which stays as it is.
+    """
     if not journal.is_file():
         return
     with get_lock_file(lock), journal.open("r+b") as file:
+        if not _LINE.startswith(file.read(len(_LINE))):
+            raise UsageError(
+                f"--storage {journal}: is not Optuna's journal; allowed: such a file, or a name that is not"
+                " taken"
+            )
         end = file.seek(0, os.SEEK_END)
         while end:
             start = max(end - 65536, 0)
