@@ -234,8 +234,12 @@ def write_new(path: Path, content: bytes) -> None:
 def write(path: Path, content: bytes) -> None:
     """Write or replace a file atomically: readers see the old content or the new one.
 
-    Raises `OSError` and keeps the old content if the disk is full or the folder cannot be written.
+    A device or a pipe gets the content and stays what it is. Raises `OSError` and keeps the old content if
+    the disk is full or the folder cannot be written.
     """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     handle, name = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
     partial = Path(name)
     try:
