@@ -87,7 +87,7 @@ class Plan:
 
 
 def write_scenarios(folder: Path, networks: Sequence[Profile], sections: Sequence[str] | None) -> list[Case]:
-    """Write the scenario file of each case; a file that is there stays as it is.
+    """Write the scenario file of each case, and the files that it names; those that are there stay.
 
     `sections` choose cases by the start of their section. Raises `UsageError` if a section has no case, or a
     file cannot be written.
@@ -105,7 +105,8 @@ def write_scenarios(folder: Path, networks: Sequence[Profile], sections: Sequenc
                 for name in case.files:
                     beside = path.parent / name
                     files.make_folder(beside.parent)
-                    files.write(beside, (_SHIPPED / name).read_bytes())
+                    if not beside.exists():
+                        files.write(beside, (_SHIPPED / name).read_bytes())
             except OSError as error:
                 raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
             found.append(case)
