@@ -180,6 +180,15 @@ def test_tenths_of_seconds_add_up_to_whole_seconds() -> None:
     assert len(quality(Session([Segment(0.1, 1000, *FULL_HD, 25)] * 300)).seconds) == 30
 
 
+def test_stall_at_the_end_may_be_a_rounding_error_behind_it() -> None:
+    session = Session(LADDER)
+    late = np.nextafter(session.duration, np.inf)
+    found = quality(Session(LADDER, stalls=[(float(late), 2.0)]))
+    assert found == quality(Session(LADDER, stalls=[(session.duration, 2.0)]))
+    shortest = float(np.nextafter(1.0, 0.0))
+    assert len(quality(Session([Segment(shortest, 235, 320, 240, 25)])).seconds) == 1
+
+
 def test_values_outside_the_validated_ranges_are_reported() -> None:
     assert out_of_range(Session([LADDER[3]] * 15)) == ()
     strange = Session([Segment(10, 50, *FULL_HD, 60)], display=(3840, 2160))

@@ -87,7 +87,8 @@ class Session:
 
     def __post_init__(self) -> None:
         """Refuse sessions that cannot have been played."""
-        if self.duration < 1:
+        # Since Python 3.12 sum() rounds otherwise than the sums of callers.
+        if self.duration < 1 - _ROUNDING:
             raise UsageError(f"a video session lasts {self.duration:g} s: at least 1 s of media is allowed")
         if not (math.isfinite(self.startup) and self.startup >= 0):
             raise UsageError(
@@ -103,7 +104,7 @@ class Session:
             )
         previous = 0.0
         for time, duration in self.stalls:
-            if not previous <= time <= self.duration:
+            if not previous <= time <= self.duration + _ROUNDING:
                 raise UsageError(
                     f"a stall of a video session is at {time:g} s: {previous:g} to {self.duration:g} s is "
                     "allowed, in order of time"
