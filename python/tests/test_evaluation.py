@@ -167,6 +167,25 @@ def test_aqm_written_in_python_is_evaluated(tmp_path: Path, monkeypatch: pytest.
     sys.modules.pop("mine", None)
 
 
+def test_case_of_which_every_run_failed_counts_no_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "failing_aqm.py").write_text(
+        "class Failing:\n    def arrive(self, pkt, cx):\n        raise ValueError('full')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    arguments = ["aqm", "--settings", "failing_aqm.Failing", "--profile", "terrestrial"]
+    arguments += ["--section", "5.1.1", "--runs", "2", "--out", "out", "--set", SHORT[0], "--set", SHORT[1]]
+    with pytest.raises(SystemExit) as stop:
+        app.main(["evaluate", *arguments])
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert "2 runs failed and will be tried again by the same command" in error
+    assert "Traceback" not in error
+    assert all(row["compared"] == 0 for row in open_evaluation(tmp_path / "out").rows())
+
+
 def test_background_transport_yields_to_reno_before_a_long_queue(tmp_path: Path) -> None:
     plan = make_plan(
         "cc",

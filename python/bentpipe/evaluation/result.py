@@ -147,6 +147,9 @@ class CaseResult:
 
 
 def _better(values: Mapping[str, npt.NDArray[np.float64]], *, is_more: bool) -> npt.NDArray[np.bool_]:
+    if not values:
+        # Every run failed.
+        return np.zeros((0, 0), dtype=np.bool_)
     table = np.array(list(values.values())) * (1 if is_more else -1)
     differences = table[:, None, :] - table[None, :, :]
     known = ~np.isnan(differences)
