@@ -4,6 +4,7 @@ import ipaddress
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,7 +16,7 @@ from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, check
 from bentpipe.live_runs.processes import Programs
 from bentpipe.live_runs.record import _ENDS, _FLOWS, Recorded
 from bentpipe.live_runs.session import Session
-from bentpipe.live_runs.terminals import with_terminals
+from bentpipe.live_runs.terminals import _fairness, with_terminals
 from bentpipe.runs.plan import make_plan
 from engines_table import Compared, compared, verdict
 
@@ -280,6 +281,16 @@ def test_tables_of_terminals_match_a_worked_example(tmp_path: Path) -> None:
     expected |= {"terminal_goodput_min": 1e6, "terminal_delay_p95_max": 0.1, "carrier_seconds": 0.104}
     expected |= {"return_sent_bytes": 5.0, "return_queue_delay_mean": 0.55, "return_queue_delay_p95": 1.0}
     assert {name: run.counters[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1)])
+def test_group_without_goodput_has_no_fairness_index(order: tuple[int, ...]) -> None:
+    found, _ = planned()
+    columns = {"group": ["idle", "idle", "busy", "busy"], "goodput": [0.0, 0.0, 1.0, 3.0]}
+    table = pl.DataFrame(columns, schema={"group": pl.String, "goodput": pl.Float64})[list(order)]
+    table = table.with_columns(queue_delay_p95=pl.lit(0.1), carrier_seconds=pl.lit(1.0))
+    four = replace(found, terminals=found.terminals[:4])
+    assert _fairness(table, four)["terminal_jain_index"] == pytest.approx(0.8)
 
 
 def test_live_tables_have_the_columns_of_a_simulation(tmp_path: Path) -> None:

@@ -199,12 +199,12 @@ def _pages(load: Path, chain: Chain, scenario: Scenario) -> pl.DataFrame:
 def _fairness(table: pl.DataFrame, chain: Chain) -> dict[str, float]:
     """Return the counters of terminals of a simulation; those of rain are NaN: the carrier has one rate."""
     goodput = table["goodput"]
-    within = [_known(jain(group["goodput"])) for group in table.partition_by("group", maintain_order=True)]
+    within = [jain(group["goodput"]) for group in table.partition_by("group", maintain_order=True)]
     weights = pl.Series([1 if each.plan is None else each.plan["weight"] for each in chain.terminals])
     delays = [delay for delay in table["queue_delay_p95"] if delay is not None]
     return {
         "terminal_goodput_min": min(goodput.to_list()),
-        "terminal_jain_index": min(within),
+        "terminal_jain_index": min((index for index in within if index is not None), default=math.nan),
         "terminal_weighted_jain_index": _known(jain(goodput / weights)),
         "terminal_delay_p95_max": max(delays, default=math.nan),
         "carrier_seconds": float(table["carrier_seconds"].sum()),
