@@ -325,6 +325,16 @@ def test_shells_complete_metrics_with_those_of_the_scenarios_classes(
     assert [each.value for each in found] == expected
 
 
+@pytest.mark.parametrize(("option", "expected"), [("--metric", ["utilization"]), ("--settings", [])])
+def test_shells_complete_behind_a_scenario_with_a_mistake(
+    tmp_path: Path, option: str, expected: list[str]
+) -> None:
+    (tmp_path / "wrong.toml").write_text("[run]\nduration = false\n")
+    words = ["compare", str(tmp_path / "wrong.toml"), option]
+    found = ShellComplete(cli, {}, "bentpipe", "").get_completions(words, "utili")
+    assert [each.value for each in found] == expected
+
+
 def test_list_metrics_has_those_of_runs_and_of_classes(bentpipe: Command) -> None:
     rows = json.loads(bentpipe("list", "metrics", "--format", "json", check=0).stdout)
     names = [row["name"] for row in rows]

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from bentpipe import _core
 from bentpipe.cli import console
 from bentpipe.cli.exits import Failed, Interrupted
-from bentpipe.errors import AlgorithmError, BentpipeError, ClusterError, UsageError
+from bentpipe.errors import AlgorithmError, BentpipeError, ClusterError, ScenarioError, UsageError
 from bentpipe.runs.plan import load, shipped
 from bentpipe.runs.python_aqm import is_path
 from bentpipe.runs.store import RUNS
@@ -37,7 +37,7 @@ def metric_names(context: click.Context, parameter: click.Parameter, incomplete:
     named = context.params.get("scenario") or next(iter(context.args), None)
     try:
         traffic = load(named).traffic if named else []
-    except BentpipeError:
+    except (BentpipeError, ScenarioError):
         traffic = []
     return [
         f"{before}{comma}{each.name}"
@@ -68,7 +68,7 @@ def setting_names(context: click.Context, parameter: click.Parameter, incomplete
     named = context.params.get("scenario") or next(iter(context.args), None)
     try:
         names = load(named).all_settings()[0] if named else []
-    except BentpipeError:
+    except (BentpipeError, ScenarioError):
         names = []
     return [f"{before}{comma}{each}" for each in names if each.lower().startswith(last.lower())]
 
