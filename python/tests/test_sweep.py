@@ -349,6 +349,20 @@ def test_adding_runs_ends_with_seed_gaps_and_failures(tmp_path: Path) -> None:
     assert [each["seed"] for each in result.failures] == [3]
 
 
+def test_failure_is_listed_at_every_point_that_a_setting_ignores(tmp_path: Path) -> None:
+    vary = {"gateway.aqm.w_q": [0.1, 0.2]}
+    plan = Sweep.plan("small-gateway", vary, settings=["red", "droptail"], runs=1, overrides=SHORT)
+    workers = _Values(lambda _: 1.0, failing=1)
+    result = execute(plan, tmp_path / "s", workers=workers)
+    assert workers.seeds == [1, 1, 1]
+    assert [(each["setting"], *each["point"].values()) for each in result.failures] == [
+        ("red", "0.1"),
+        ("droptail", "0.1"),
+        ("red", "0.2"),
+        ("droptail", "0.2"),
+    ]
+
+
 def test_seeds_wrap_around_at_64_bits(tmp_path: Path) -> None:
     workers = _Values(lambda seed: float((-1) ** seed), failing=-1)
     result = added(tmp_path / "s", workers, most=4, seed=2**64 - 2)

@@ -130,7 +130,7 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
 def simulate(
     runs: Iterable[Run], dataset: Dataset, workers: Workers, on_progress: OnProgress | None = None
 ) -> list[Failure]:
-    """Simulate the runs missing in `dataset`, add their results, and return the failures.
+    """Simulate the runs missing in `dataset`, add their results, and return the failures in their order.
 
     An interruption keeps the finished runs.
     """
@@ -141,7 +141,7 @@ def simulate(
         if not dataset.has(run) and (run.digest, run.seed) not in same:
             todo.append(run)
             same.add((run.digest, run.seed))
-    failures: list[Failure] = []
+    errors: dict[tuple[str, int], str] = {}
     done = len(wanted) - len(todo)
     notify = on_progress or (lambda *_: None)
     notify(done, len(wanted), 0)
@@ -152,12 +152,14 @@ def simulate(
                     run, outcome = result
                     done += 1
                     if isinstance(outcome, Exception):
-                        failures.append(Failure(run, str(outcome)))
+                        errors[run.digest, run.seed] = str(outcome)
                     else:
                         dataset.add(run, outcome)
-                notify(done, len(wanted), len(failures))
+                notify(done, len(wanted), len(errors))
                 dataset.flush(_FLUSH_SECONDS)
         finally:
             dataset.flush(0.0)
     dataset.spread(wanted)
-    return failures
+    failed = (run for run in wanted if (run.digest, run.seed) in errors)
+    found = {(run.setting, run.point, run.seed): Failure(run, errors[run.digest, run.seed]) for run in failed}
+    return list(found.values())
