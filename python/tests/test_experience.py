@@ -177,6 +177,24 @@ def test_pages_of_terminals_agree_with_other_tables(tmp_path: Path) -> None:
     assert "Worst-served terminals" in render(result)
 
 
+def test_sweep_over_a_threshold_grades_terminals_by_each_value(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(
+        USERS.replace("[traffic.voice]", '[thresholds]\n"voice.mos" = { good = 4.2 }\n[traffic.voice]')
+    )
+    result = bp.sweep(
+        path,
+        {'thresholds."voice.mos".bad': ["1.1", "4.2"]},
+        settings=["droptail"],
+        runs=1,
+        metrics=["voice.terminals_bad", "throughput"],
+        out=tmp_path / "sweep",
+    )
+    bad, sent = (result.table([name])["mean"].to_list() for name in ("voice.terminals_bad", "throughput"))
+    assert bad == [0, 100]
+    assert sent[0] == sent[1]
+
+
 def test_a_result_with_one_terminal_has_no_experience_of_terminals(tmp_path: Path) -> None:
     alone = bp.compare("small-gateway", set=["run.duration=2 s"], runs=1, out=tmp_path / "result")
     with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):

@@ -39,7 +39,7 @@ from bentpipe.runs.plan import (
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
 from bentpipe.runs.result import Result
-from bentpipe.runs.source import Source
+from bentpipe.runs.source import Source, metrics_digest
 from bentpipe.runs.store import MANIFEST, core_digest
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
@@ -224,8 +224,7 @@ class AdvicePlan:
             scenario = scenario.with_python_aqm(setting)
         elif setting is not None:
             scenario = scenario.with_setting(setting)
-        digest = hashlib.sha256(scenario.canonical().encode()).hexdigest()
-        return Run((duration,), name, scenario, digest, self.seeds[0])
+        return Run((duration,), name, scenario, metrics_digest(scenario), self.seeds[0])
 
 
 _SHAPE = {

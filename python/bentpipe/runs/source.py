@@ -21,7 +21,18 @@ from bentpipe import pages
 from bentpipe._core import Scenario
 from bentpipe.errors import ScenarioError, UsageError
 
-__all__ = ["Source", "described", "from_dict", "key_of", "to_dict", "to_toml", "value_of", "written"]
+__all__ = [
+    "Source",
+    "described",
+    "digest_of",
+    "from_dict",
+    "key_of",
+    "metrics_digest",
+    "to_dict",
+    "to_toml",
+    "value_of",
+    "written",
+]
 
 
 @dataclass(frozen=True)
@@ -97,10 +108,23 @@ def key_of(override: str) -> str:
 def digest_of(scenario: Scenario, overrides: Iterable[str]) -> str:
     """Return the SHA-256 of a scenario and of overrides, some of which other settings of it use.
 
-    Spaces in overrides do not count: `5 s` is `5s`. Thresholds count, as metrics of terminals depend on them.
+    Spaces in overrides do not count: `5 s` is `5s`.
     """
+    return _digest([*_determining(scenario), *sorted("".join(each.split()) for each in overrides)])
+
+
+def metrics_digest(scenario: Scenario) -> str:
+    """Return the SHA-256 of all that determines the metrics of a run, except the seed."""
+    return _digest(_determining(scenario))
+
+
+def _determining(scenario: Scenario) -> list[str]:
+    """Return a scenario with its thresholds, on which no run but metrics of terminals depend."""
     limits = (f"{measure} {good} {bad}" for measure, good, bad in scenario.thresholds)
-    known = [scenario.canonical(), *limits, *sorted("".join(each.split()) for each in overrides)]
+    return [scenario.canonical(), *limits]
+
+
+def _digest(known: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 

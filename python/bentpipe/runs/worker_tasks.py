@@ -3,7 +3,6 @@
 Scenarios are sent as text with the contents of the files that they name, since workers share no folders.
 """
 
-import hashlib
 import pickle
 import threading
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from bentpipe import _core
 from bentpipe.errors import AlgorithmError, Cancelled, ScenarioError, SimulationError, UsageError
 from bentpipe.runs.python_aqm import unpacked
+from bentpipe.runs.source import metrics_digest
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
 from bentpipe.stats.metrics import metrics_of
@@ -138,7 +138,7 @@ def _scenario(job: Job, files: Mapping[str, bytes], index: int) -> _core.Scenari
     scenario = _core.Scenario.unpack(file, text, list(overrides), setting, list(parameters), contents)
     if aqm is not None:
         scenario = scenario.with_python_aqm(unpacked(aqm))
-    there = hashlib.sha256(scenario.canonical().encode()).hexdigest()
+    there = metrics_digest(scenario)
     if there != digest:
         raise UsageError(
             f"{file}: a worker reads it differently: found the digest {there[:12]}, allowed: {digest[:12]}"

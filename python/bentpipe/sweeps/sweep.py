@@ -13,7 +13,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.source import digest_of
+from bentpipe.runs.source import digest_of, metrics_digest
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import check_classes
@@ -119,7 +119,8 @@ class Sweep:
             left_out |= dict.fromkeys(plan.left_out)
             for each in plan.settings:
                 warnings |= dict.fromkeys(each.scenario.warnings)
-                cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
+                digest = metrics_digest(each.scenario)
+                cells[each.name, f"{point} {digest}"] = (point, each.name, each.scenario, digest)
         if len(cells) * len(seeds) > MOST_RUNS:
             raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
         found = list(cells.values())

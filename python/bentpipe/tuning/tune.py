@@ -16,7 +16,7 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from, path_of
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.source import digest_of
+from bentpipe.runs.source import digest_of, metrics_digest
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
@@ -201,8 +201,7 @@ class Tuning:
         return found
 
     def _run(self, setting: str, scenario: _core.Scenario, point: tuple[str, ...]) -> Run:
-        digest = hashlib.sha256(scenario.canonical().encode()).hexdigest()
-        return Run(point, setting, scenario, digest, self.seeds[0])
+        return Run(point, setting, scenario, metrics_digest(scenario), self.seeds[0])
 
 
 def tune(
