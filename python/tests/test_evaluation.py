@@ -107,7 +107,7 @@ def test_changed_scenario_file_is_used_and_stays(tmp_path: Path) -> None:
 
 def test_changed_trace_of_a_case_stays(tmp_path: Path) -> None:
     networks = [profile("cc", "terrestrial")]
-    (case,) = write_scenarios(tmp_path, networks, ["6.4"])
+    case = next(each for each in write_scenarios(tmp_path, networks, ["6.4"]) if each.files)
     (name,) = case.files
     trace = scenario_file(tmp_path, case).parent / name
     trace.write_text("1\n")

@@ -256,8 +256,8 @@ def _standing(settings: Sequence[str], cases: Sequence[CaseResult]) -> dict[str,
     won, compared = np.zeros((size, size), dtype=int), np.zeros((size, size), dtype=int)
     by_metric: dict[str, npt.NDArray[np.int_]] = {}
     for case in cases:
-        here = np.array([place[name] for name in case.settings if name in place])
-        known = np.array([name in place for name in case.settings])
+        here = np.array([place[name] for name in case.settings if name in place], dtype=int)
+        known = np.array([name in place for name in case.settings], dtype=bool)
         for metric, better in case.better.items():
             mine = by_metric.setdefault(metric.rpartition(".")[2], np.zeros((size, size), dtype=int))
             mine[np.ix_(here, here)] += better[np.ix_(known, known)]
