@@ -35,6 +35,14 @@ def test_compare_writes_a_result_and_prints_the_table(bentpipe: Command, tmp_pat
     assert "\x1b" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 2)])
+def test_closed_stream_is_no_defect(tmp_path: Path, closed: str, code: int) -> None:
+    arguments = ["list", "sweeps"] if code == 0 else ["run", "no-such-scenario"]
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", *command_line(*arguments)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
 def test_message_names_the_option_that_was_given(bentpipe: Command) -> None:
     for given, named in (
         (["--duration", "1"], "--duration 1"),

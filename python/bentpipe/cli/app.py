@@ -11,6 +11,7 @@ import traceback
 from collections import UserDict
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -106,6 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
     # Most objects live until the end: modules, and the rows of charts. Searches for cycles free little, and
     # at its exit Python does not search frozen objects.
     gc.set_threshold(_ALLOCATIONS)
+    # A closed stream is None; a file opened later would get its descriptor.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     code = _main(arguments)
     gc.freeze()
     sys.exit(code)
