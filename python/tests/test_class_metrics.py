@@ -301,6 +301,9 @@ def test_sweeps_store_and_show_metrics_of_classes(tmp_path: Path) -> None:
     )
     assert found.frame()["web.page_time_p75"].null_count() == 0
     assert [row["metric"] for row in found.rows()] == ["web.page_time_p75"] * 2
+    for ask in (found.rows, found.table):
+        with pytest.raises(UsageError, match=r"has no metric voice\.mos; its classes of traffic are web"):
+            ask(["voice.mos"])
     with pytest.raises(UsageError, match='found the class of traffic "voice"'):
         bp.sweep("small-gateway", {"gateway.aqm.max_p": [0.1]}, metrics=["voice.mos"], out=tmp_path / "none")
 

@@ -14,7 +14,7 @@ from bentpipe.runs.former_names import current_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
-from bentpipe.stats.metrics import Metric, named_metric
+from bentpipe.stats.metrics import Metric, find, named_metric
 
 if TYPE_CHECKING:
     from bentpipe.pages import Plot
@@ -89,10 +89,11 @@ class SweepResult:
 
         `metrics` default to those of the sweep. Raises `UsageError` for an unknown metric.
         """
-        chosen = check_metrics(self.metrics if metrics is None else metrics)
+        everything = self.frame()
+        chosen = self._chosen(metrics, everything)
         found: list[dict[str, Any]] = []
         places = {name: place for place, name in enumerate(self.settings)}
-        groups = list(self._groups(self.frame(), "setting", *self.factors))
+        groups = list(self._groups(everything, "setting", *self.factors))
         for key, table in sorted(groups, key=lambda group: places[group[0][0]]):
             named = dict(zip(("setting", *self.factors), key, strict=True))
             for metric in chosen:
@@ -126,10 +127,10 @@ class SweepResult:
         all rows (Holm), and `verdict`. Seeds without a partner are left out. Raises `ResultError` for an
         unknown setting, `UsageError` for an unknown metric or the same setting twice.
         """
-        chosen = check_metrics(self.metrics if metrics is None else metrics)
         if a == b:
             raise UsageError(f"setting {a}: found twice; allowed: two settings")
         everything = self.frame()
+        chosen = self._chosen(metrics, everything)
         for name in (a, b):
             if name not in set(everything["setting"]):
                 raise ResultError(
@@ -150,6 +151,18 @@ class SweepResult:
             for place, each in zip(places, corrected(found), strict=True)
         ]
         return pl.DataFrame(rows, schema={**dict.fromkeys(self.factors, pl.String), **_DIFFERENCES})
+
+    def _chosen(self, metrics: Sequence[str] | None, table: pl.DataFrame) -> list[Metric]:
+        """Return the metrics asked for; `UsageError` for one that the runs of `table` do not have."""
+        chosen = check_metrics(self.metrics if metrics is None else metrics)
+        for metric in chosen if len(table) else ():
+            if metric.name not in table.columns:
+                classes = dict.fromkeys(name.rpartition(".")[0] for name in table.columns if find(name))
+                raise UsageError(
+                    f"{self.folder}: has no metric {metric.name}; its classes of traffic are"
+                    f" {', '.join(filter(None, classes)) or 'not recorded'}"
+                )
+        return chosen
 
     def newest(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return the runs of `frame` over which means are taken.
