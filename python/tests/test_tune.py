@@ -22,6 +22,8 @@ from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli.app import cli
 from bentpipe.cli.exits import Failed
 from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.report.comparison import picture
+from bentpipe.report.tuning import figures as drawn
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.workers import Outcome
 from bentpipe.stats.metrics import METRICS
@@ -35,6 +37,7 @@ from bentpipe.tuning.study import COMPLETE, Proposal, Trial, open_storage
 from bentpipe.tuning.tune import Tuning, tune
 
 TWO = "throughput:max,queue_delay_mean:min"
+NAMES = ("throughput", "queue_delay_mean")
 VARY = ("w_q=0.001:0.1:log", "max_p=0.1:1:linear")
 FIX = ("min_th=10", "max_th=20", "gentle=false", "bytes=false")
 Function = Callable[[float, float, int], tuple[float | None, float | None]]
@@ -51,8 +54,10 @@ class FunctionWorkers:
 
     jobs = 2
 
-    def __init__(self, function: Function, die_after: int | None = None) -> None:
-        self.function, self.die_after = function, die_after
+    def __init__(
+        self, function: Function, die_after: int | None = None, names: tuple[str, str] = NAMES
+    ) -> None:
+        self.function, self.die_after, self.names = function, die_after, names
         self.runs: list[tuple[tuple[str, ...], str, int]] = []
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
@@ -63,7 +68,7 @@ class FunctionWorkers:
             self.runs.append((run.point, run.setting, run.seed))
             x, y = shares(run.point)
             found: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)
-            found["throughput"], found["queue_delay_mean"] = self.function(x, y, run.seed)
+            found |= dict(zip(self.names, self.function(x, y, run.seed), strict=True))
             yield run, found
 
     def close(self) -> None:
@@ -645,3 +650,12 @@ def test_plan_is_checked_without_runs() -> None:
     # If the scenario has the defaults, they are simulated once.
     assert set(Tuning.plan("small-gateway", "red", TWO).references()) == {"defaults"}
     assert plan.references()["scenario's own"].point[:4] == ("60", "120", "0.1", "0.7")
+
+
+@pytest.mark.parametrize("second", [",throughput:max", ""])
+def test_objective_of_a_class_has_its_trials_in_the_figure(tmp_path: Path, second: str) -> None:
+    workers = FunctionWorkers(bowls, names=("throughput", "web.fct_p95"))
+    result = tuned(tmp_path / "tuned", workers=workers, metrics=f"web.fct_p95:min{second}", trials=12)
+    svg = picture(next(each for each in drawn(result) if each.name == "front")).decode()
+    # Trials without a place on the axes are left out.
+    assert svg.count('aria-roledescription="point"') >= 12

@@ -287,10 +287,10 @@ def _channel(
     objective: Objective,
     points: Sequence[Mapping[str, Any]],
     cls: Any,  # noqa: ANN401
-    end: str = "",
+    field: str,
 ) -> Any:  # noqa: ANN401
     scale = vega.Scale(domain=_domain(objective.metric, points), nice=False, zero=False)
-    return cls(f"{objective.metric}{end}:Q", title=_title(objective), scale=scale)
+    return cls(f"{field}:Q", title=_title(objective), scale=scale)
 
 
 def _encoded() -> dict[str, Any]:
@@ -307,11 +307,17 @@ def _encoded() -> dict[str, Any]:
 
 
 def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> vega.Chart:
-    horizontal, vertical = _channel(x, points, vega.X), _channel(y, points, vega.Y)
-    keys = [key for each in (x, y) for key in (each.metric, f"{each.metric} low", f"{each.metric} high")]
+    horizontal, vertical = _channel(x, points, vega.X, "x"), _channel(y, points, vega.Y, "y")
+    # Vega would take the point in the name of a class's metric for a nested field.
+    keys = {
+        f"{field}{end}": f"{each.metric}{end}"
+        for field, each in (("x", x), ("y", y))
+        for end in ("", " low", " high")
+    }
     data = vega.InlineData(
         values=[
-            {key: row[key] for key in ("kind", "name", "size")} | {key: row.get(key) for key in keys}
+            {key: row[key] for key in ("kind", "name", "size")}
+            | {field: row.get(key) for field, key in keys.items()}
             for row in points
         ]
     )
@@ -320,10 +326,8 @@ def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> ve
         .transform_filter(f"datum.kind === '{_FRESH}'")
         .mark_rule(color=_COLOURS[_FRESH], strokeWidth=1.6, clip=True)
     )
-    across = fresh.encode(x=_channel(x, points, vega.X, " low"), x2=vega.X2(f"{x.metric} high:Q"), y=vertical)
-    along = fresh.encode(
-        y=_channel(y, points, vega.Y, " low"), y2=vega.Y2(f"{y.metric} high:Q"), x=horizontal
-    )
+    across = fresh.encode(x=_channel(x, points, vega.X, "x low"), x2=vega.X2("x high:Q"), y=vertical)
+    along = fresh.encode(y=_channel(y, points, vega.Y, "y low"), y2=vega.Y2("y high:Q"), x=horizontal)
     marks = (
         vega.Chart(data)
         .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
@@ -334,18 +338,22 @@ def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> ve
 
 
 def _over_trials(objective: Objective, points: Sequence[Mapping[str, Any]]) -> vega.Chart:
-    trials = [row for row in points if row["trial"] is not None]
-    lines = [row for row in points if row["trial"] is None]
-    vertical = _channel(objective, points, vega.Y)
+    rows = [
+        {key: row[key] for key in ("kind", "name", "size", "trial")} | {"value": row[objective.metric]}
+        for row in points
+    ]
+    trials = [row for row in rows if row["trial"] is not None]
+    lines = [row for row in rows if row["trial"] is None]
+    vertical = _channel(objective, points, vega.Y, "value")
     horizontal = vega.X("trial:Q", title="trial", scale=vega.Scale(zero=False))
     marks = (
-        vega.Chart(vega.InlineData(values=[dict(row) for row in trials]))
+        vega.Chart(vega.InlineData(values=trials))
         .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
         .encode(x=horizontal, y=vertical, tooltip=["name:N"], **_encoded())
     )
     layers: list[Any] = [marks]
     if lines:
-        rules = vega.Chart(vega.InlineData(values=[dict(row) for row in lines])).mark_rule(strokeWidth=1.6)
+        rules = vega.Chart(vega.InlineData(values=lines)).mark_rule(strokeWidth=1.6)
         layers.append(rules.encode(y=vertical, color=_encoded()["color"]))
     drawing: vega.Chart = vega.layer(*layers).properties(width="container", height=300)
     return drawing
