@@ -379,6 +379,19 @@ def test_reload_in_the_middle_comes_back_to_the_same_time(page: Page) -> None:
     assert page.evaluate("[lab.run.now, lab.run.settings, lab.run.changes]") == before
 
 
+def test_address_has_the_time_at_which_a_run_stands(page: Page) -> None:
+    page.select_option("#scenario", "name:small-gateway")
+    until(page, "lab.run.isOpen && lab.run.name === 'small-gateway'")
+    page.select_option("#speed", "100")
+    page.click("#play")
+    until(page, "lab.run.now > 2")
+    page.click("#play")
+    until(page, "!lab.run.isRunning && lab.run.queue.length === 0")
+    until(page, "JSON.parse(decodeURIComponent(location.hash.slice(1))).at === lab.run.now")
+    page.click("#second")
+    until(page, "JSON.parse(decodeURIComponent(location.hash.slice(1))).at > 3")
+
+
 def test_wrong_seed_is_told_and_the_run_stays(page: Page) -> None:
     seed = page.input_value("#seed")
     page.fill("#seed", "-1")

@@ -148,6 +148,7 @@ export class Run {
       if (header.served) side.served = header.served[i];
     });
     this.charts.isRunning = header.running;
+    this.now = header.time;
     this.running(header.running);
     this.setTime(header.time);
     this.charts.end = header.time;
@@ -157,6 +158,7 @@ export class Run {
     if (tables[`${shown}.packets`]) this.scene.draw(tables[`${shown}.packets`], this.sides[shown].newDrops);
     this.frames = (this.frames ?? 0) + 1;
     this.onTime(header.time);
+    if (!header.running) this.onPaused?.();
   }
 
   setTime(now) {
