@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -456,6 +457,21 @@ def test_views_are_saved_as_pictures(page: Page, tmp_path: Path) -> None:
         content = (tmp_path / button).read_bytes()
         assert content.startswith(begin)
         assert len(content) > 5000
+
+
+def test_saved_picture_has_the_curves_of_charts_out_of_view(page: Page, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 500, "height": 300})
+    run_to_the_end(page)
+    with page.expect_download() as waiting:
+        page.evaluate("document.querySelector('#charts .group button').click()")
+    waiting.value.save_as(tmp_path / "charts.svg")
+    svg = (tmp_path / "charts.svg").read_text()
+    lines = re.findall(r' d="([^"]*)"><title>([^<]*)</title></path>', svg)
+    assert page.evaluate("lab.run.charts.visible.size < lab.run.charts.charts.length")
+    for wanted in ("throughput", "queueing delay", "web"):
+        curves = [line.count("L") for line, label in lines if label == wanted]
+        assert len(curves) == 2
+        assert min(curves) > 10, wanted
 
 
 def test_result_shows_charts_differences_and_flows(page: Page) -> None:

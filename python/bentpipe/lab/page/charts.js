@@ -227,6 +227,7 @@ export class Charts {
 
   // All charts as one picture.
   canvas() {
+    this.drawNow(() => true);
     const ratio = devicePixelRatio, box = this.place.getBoundingClientRect();
     const canvas = make("canvas", { width: box.width * ratio, height: box.height * ratio });
     const ctx = canvas.getContext("2d");
@@ -243,6 +244,7 @@ export class Charts {
   }
 
   svg() {
+    this.drawNow(() => true);
     const box = this.place.getBoundingClientRect(), parts = [];
     const text = value => String(value).replace(/[&<>"]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
     const [from, to] = this.range();
@@ -257,12 +259,14 @@ export class Charts {
       for (const tick of [low, high]) parts.push(`<text x="${(left - 4).toFixed(1)}" y="${y(tick)}" text-anchor="end">${number(tick)}</text>`);
       for (const tick of [from, to]) parts.push(`<text x="${x(tick)}" y="${(top + height + 14).toFixed(1)}" text-anchor="${tick === from ? "start" : "end"}">${number(tick, 4)} s</text>`);
       row.series.forEach((each, i) => {
-        const points = [];
+        // As on the page, a line ends where there is no value.
+        let line = "", isOpen = false;
         plot.data[0].forEach((t, k) => {
-          const value = plot.data[i + 1][k];
-          if (value != null && t >= from && t <= to) points.push(`${x(t)},${y(value)}`);
+          const value = plot.data[i + 1][k], isDrawn = value != null && t >= from && t <= to;
+          if (isDrawn) line += `${isOpen ? "L" : "M"}${x(t)} ${y(value)}`;
+          isOpen = isDrawn;
         });
-        parts.push(`<polyline fill="none" stroke="${colour(each.colour)}" stroke-width="1.2"${each.dash ? ` stroke-dasharray="${each.dash}"` : ""} points="${points.join(" ")}"><title>${text(each.label)}</title></polyline>`);
+        parts.push(`<path fill="none" stroke="${colour(each.colour)}" stroke-width="1.2"${each.dash ? ` stroke-dasharray="${each.dash}"` : ""} d="${line}"><title>${text(each.label)}</title></path>`);
       });
     }
     return `<svg xmlns="http://www.w3.org/2000/svg" width="${box.width.toFixed(0)}" height="${box.height.toFixed(0)}" font-family="sans-serif" font-size="12" fill="${colour("--text")}"><rect width="100%" height="100%" fill="${colour("--page")}"/>${parts.join("\n")}</svg>`;
