@@ -136,6 +136,25 @@ def test_story_is_told_to_its_end(page: Page, number: int) -> None:
     assert page.locator("#story").is_hidden()
 
 
+def test_story_pauses_at_its_captions_after_a_restart(page: Page) -> None:
+    number, story = next((i, each) for i, each in enumerate(STORIES) if each["name"] == "4-udp-flood")
+    page.click("[data-view=stories]")
+    page.locator("#stories button").nth(number).click()
+    page.wait_for_selector("#story:not([hidden])")
+    until(page, "lab.run.isOpen")
+    for again in ("document.getElementById('restart').click()", "lab.run.compare(lab.run.settings.slice(0, 1))"):
+        page.evaluate(again)
+        until(page, "lab.run.isOpen && lab.run.now === 0")
+        page.select_option("#speed", "0")
+        page.click("#play")
+        until(page, "!lab.run.isRunning && lab.run.now > 0")
+        assert page.evaluate("lab.run.now") == pytest.approx(story["caption"][1]["at"])
+    # Another text is another run, of which the captions say nothing.
+    page.evaluate("document.getElementById('source').open = true")
+    page.fill("#text", page.input_value("#text") + "\n")
+    page.wait_for_selector("#story", state="hidden")
+
+
 def test_slider_changes_the_run_and_is_marked_in_the_charts(page: Page) -> None:
     page.select_option("#speed", "0")
     page.click("#second")

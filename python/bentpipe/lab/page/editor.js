@@ -84,6 +84,7 @@ export class Editor {
 
   // A text that is right is opened at once.
   take(found) {
+    this.run.onEdited?.();
     const settings = this.run.settings.filter(name => found.setting_names.includes(name));
     this.run.open(found, { settings: settings.length ? settings : found.settings.slice(0, 2), seed: this.run.seed });
     this.run.isEdited = true;

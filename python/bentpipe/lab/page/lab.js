@@ -83,6 +83,7 @@ async function begin() {
   for (const tab of document.querySelectorAll(".tab")) tab.onclick = () => view(tab.dataset.view);
   run.onTime = now => stories.at(now);
   run.onPaused = remember;
+  run.onEdited = () => stories.leave();
   run.onOpened = () => (editor.dress(), remember());
   find("copy-link").before(...savers(() => run.charts));
   const ifSaved = action => () => (isSaved() ? action() : say("Save the scenario first: only its file can be opened or run again.", true));

@@ -34,6 +34,7 @@ export class Run {
     find("message").hidden = true;
     this.isOpen = false;
     this.changes = changes;
+    this.stops = stops;
     this.enable(true);
     this.showSettings();
     this.scene.show(found.picture);
@@ -55,7 +56,7 @@ export class Run {
 
   reopen(rest = {}) {
     if (!this.found) return;
-    this.open(this.found, { settings: this.settings, seed: this.seed, changes: this.changes, ...rest });
+    this.open(this.found, { settings: this.settings, seed: this.seed, changes: this.changes, stops: this.stops, ...rest });
   }
 
   opened(header) {

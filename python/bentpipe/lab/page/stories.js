@@ -48,6 +48,7 @@ export class Stories {
 
   leave() {
     this.story = null;
+    this.run.stops = [];
     find("story").hidden = true;
   }
 }
