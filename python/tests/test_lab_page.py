@@ -512,6 +512,38 @@ def test_result_shows_charts_differences_and_flows(page: Page) -> None:
     assert frame.locator("h1").first.inner_text()
 
 
+def test_result_chosen_last_is_shown(page: Page, folder: Path) -> None:
+    held: list[Route] = []
+    page.route("**/api/series?path=result&*", lambda route: held.append(route))
+    page.click("[data-view=results]")
+    with page.expect_request("**/api/series?path=result&*"):
+        page.get_by_role("button", name="result", exact=True).click()
+    page.get_by_role("button", name="beam", exact=True).click()
+    page.wait_for_selector("#result-grid figure")
+    until(page, "lab.results.charts.runs?.[0].label === 'droptail'")
+    page.unroute("**/api/series?path=result&*")
+    wait_for(lambda: len(held) == len(bp.open(folder / "result").settings))
+    for route in held:
+        with page.expect_response("**/api/series?path=result&*"):
+            route.continue_()
+    page.wait_for_timeout(200)
+    assert page.locator("#result-grid figcaption span").first.inner_text() == "droptail"
+    assert page.evaluate("lab.results.runs.map(run => run.label)") == ["droptail"]
+    assert page.evaluate("location.hash") == "#result=beam"
+
+
+def test_opened_results_leave_no_charts_behind(page: Page) -> None:
+    page.click("[data-view=results]")
+    members = "uPlot.sync('result-grid').plots.length"
+    counts = []
+    for _ in range(3):
+        page.evaluate("window.before = lab.results.charts")
+        page.get_by_role("button", name="result", exact=True).click()
+        until(page, "lab.results.charts !== window.before && lab.results.charts?.charts.length > 0")
+        counts.append(page.evaluate(members))
+    assert counts[0] == counts[1] == counts[2] > 0
+
+
 def test_result_with_a_percent_sign_opens_again_on_reload(page: Page, folder: Path) -> None:
     shutil.copytree(folder / "result", folder / "loss 1%")
     page.reload()
@@ -543,6 +575,11 @@ def test_sweep_is_shown_as_small_multiples(page: Page) -> None:
     page.select_option("#sweep-metric", "queue_delay_mean")
     page.select_option("#sweep-factor", "gateway.aqm.min_th")
     assert "queue_delay_mean [ms]" in page.locator("#sweep-grid").inner_text()
+    page.evaluate("""() => {
+        for (const row of lab.results.found.rows) if (row.metric === 'queue_delay_mean') row.mean = null;
+        document.getElementById('sweep-metric').dispatchEvent(new Event('change'));
+    }""")
+    assert page.locator("#sweep-grid").inner_text() == "No run has a value of queue_delay_mean."
 
 
 def test_terminal_is_shown_in_charts_on_a_click(page: Page) -> None:

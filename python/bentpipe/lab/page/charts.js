@@ -49,9 +49,22 @@ export class Charts {
       this.draw();
     }, { rootMargin: "200px" });
     // Paper shows all charts.
-    addEventListener("beforeprint", () => this.drawNow(() => true));
-    new ResizeObserver(() => this.resize()).observe(place);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show(this.runs));
+    this.life = new AbortController();
+    const { signal } = this.life;
+    addEventListener("beforeprint", () => this.drawNow(() => true), { signal });
+    this.sizes = new ResizeObserver(() => this.resize());
+    this.sizes.observe(place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show(this.runs), { signal });
+  }
+
+  // Ends what keeps charts that are no longer on the page: listeners, observers, and their common cursor.
+  destroy() {
+    this.life.abort();
+    this.watcher.disconnect();
+    this.sizes.disconnect();
+    for (const { plot } of this.charts) plot.destroy();
+    this.charts = [];
+    this.linked.delete(this);
   }
 
   show(runs) {
@@ -122,7 +135,7 @@ export class Charts {
 
   // Other charts of the same time, which zoom with these; the cursor moves in all of them.
   link(other) {
-    for (const each of this.linked) if (each.place === other.place) this.linked.delete(each);
+    for (const each of this.linked) if (each.place === other.place) each.destroy();
     other.linked = this.linked;
     this.linked.add(other);
     other.key = this.key;

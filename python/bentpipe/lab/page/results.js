@@ -21,7 +21,7 @@ function points(place, rows, found, x, label) {
   place.replaceChildren();
   const columns = Math.max(1, Math.min(found.settings.length, Math.floor(place.clientWidth / 260)));
   place.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
-  for (const setting of found.settings) {
+  return found.settings.map(setting => {
     const own = rows.filter(row => row.setting === setting);
     const lines = [...new Set(own.map(row => others.map(other => at(row, other)).join(", ")))];
     const caption = make("figcaption", {}, make("b", { textContent: setting }), make("span", { textContent: label }));
@@ -34,13 +34,13 @@ function points(place, rows, found, x, label) {
     place.append(make("figure", { role: "group", "aria-label": `${label}, ${setting}` }, caption, drawn));
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, font: "12px system-ui, sans-serif" };
     const means = lines.map(line => values.map(value => own.find(row => at(row, x) === value && others.map(other => at(row, other)).join(", ") === line)?.mean ?? null));
-    new uPlot({
+    return new uPlot({
       width: Math.max(160, drawn.clientWidth), height: 170, legend: { show: false }, cursor: { sync: { key: "sweep" }, drag: { x: false, y: false } },
       scales: { x: { time: false, distr: isLog ? 3 : 1 }, y: { range: [least, most || 1] } },
       axes: [{ ...axis, size: 40, label: title, labelSize: 16, labelFont: "12px system-ui, sans-serif", space: 60, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : isNumber ? number(tick, 4) : values[tick] ?? "")) }, { ...axis, size: 52 }],
       series: [{}, ...lines.map((_, i) => ({ stroke: colour(`--c${i % 6}`), width: 1.5, points: { show: true, size: 5 }, spanGaps: true }))],
     }, [places, ...means], drawn);
-  }
+  });
 }
 
 export class Results {
@@ -54,7 +54,11 @@ export class Results {
 
   async open(path) {
     try {
+      this.asked = path;
       const found = await get("result", { path });
+      // Meanwhile another result may have been chosen.
+      if (this.asked !== path) return;
+      this.clear();
       this.path = path;
       this.found = found;
       if (found.kind === "sweep") return this.sweep();
@@ -66,9 +70,17 @@ export class Results {
     }
   }
 
+  // Ends the charts of what was shown before.
+  clear() {
+    for (const each of this.charts?.linked ?? []) each.destroy();
+    for (const each of this.plots ?? []) each.destroy();
+    this.charts = this.plots = null;
+  }
+
   async show() {
     const { found, path } = this, place = find("result");
-    const seeds = make("select", { onchange: event => ((this.seed = Number(event.target.value)), this.show()) }, ...found.seeds.map(seed => make("option", { textContent: seed, selected: seed === this.seed })));
+    this.clear();
+    const seeds = make("select", { onchange: event => ((this.seed = Number(event.target.value)), this.show().catch(error => say(error.message, true))) }, ...found.seeds.map(seed => make("option", { textContent: seed, selected: seed === this.seed })));
     const runs = found.settings.map(setting => `${setting}`);
     const pick = (id, chosen) => make("select", { id }, make("option", { value: "", textContent: "…" }), ...runs.map(name => make("option", { textContent: name, selected: name === chosen })));
     const grid = make("div", { className: "charts", id: "result-grid" }), difference = make("div", { className: "charts", id: "difference-grid" });
@@ -89,14 +101,17 @@ export class Results {
       make("div", { className: "group" }, make("label", {}, "Difference of ", one), make("label", {}, " from ", other)), difference,
       make("div", { className: "group" }, make("label", {}, "Flows of ", flowsOf), found.terminals ? make("label", {}, "Terminals of ", terminalsOf) : null), flows,
       make("div", { id: "report-frame" }));
-    this.charts = new Charts(grid, { height: 120 });
-    this.runs = await Promise.all(found.settings.map(async label => {
+    const charts = (this.charts = new Charts(grid, { height: 120 }));
+    const loaded = await Promise.all(found.settings.map(async label => {
       const columns = new Columns();
       columns.append(await get("series", { path, setting: label, seed: this.seed }));
       return { label, columns, rows: rowsOf(columns.names(), [], found.states), drops: [] };
     }));
-    this.charts.end = found.end;
-    this.charts.show(this.runs);
+    // Meanwhile another seed or another result may have been chosen.
+    if (this.charts !== charts) return;
+    this.runs = loaded;
+    charts.end = found.end;
+    charts.show(loaded);
     history.replaceState(null, "", `#result=${encodeURIComponent(path)}`);
   }
 
@@ -114,7 +129,9 @@ export class Results {
       make("div", { className: "group" }, metricLabel, xLabel), grid, make("div", { id: "report-frame" }));
     const draw = () => {
       const rows = found.rows.filter(row => row.metric === metric.value && row.mean != null);
-      points(grid, rows, found, x.value, `${metric.value} [${rows[0]?.unit ?? ""}]`);
+      this.clear();
+      if (!rows.length) return grid.replaceChildren(make("p", { textContent: `No run has a value of ${metric.value}.` }));
+      this.plots = points(grid, rows, found, x.value, `${metric.value} [${rows[0].unit}]`);
     };
     draw();
     history.replaceState(null, "", `#result=${encodeURIComponent(path)}`);
