@@ -566,6 +566,15 @@ def test_damaged_link_is_told(entered: tuple[BrowserContext, str]) -> None:
     page.close()
 
 
+def test_link_to_a_result_that_is_gone_is_told(entered: tuple[BrowserContext, str]) -> None:
+    context, address = entered
+    page = context.new_page()
+    ready(page, f"{address}#result=gone")
+    assert page.inner_text("#message").endswith("gone: holds no result")
+    assert page.locator("#results-view").is_visible()
+    page.close()
+
+
 def test_sweep_is_shown_as_small_multiples(page: Page) -> None:
     page.click("[data-view=results]")
     page.get_by_role("button", name="sweep", exact=True).click()

@@ -97,17 +97,14 @@ async function begin() {
   } catch {
     isDamaged = true;
   }
+  if (!state) result ??= start.open.result ?? null;
   if (result !== null) {
     view("results");
-    await results.open(result);
-    return open({ name: "byun2007-gateway" });
+    // Opening a scenario hides messages: that of a result comes after it.
+    await open({ name: "byun2007-gateway" });
+    return results.open(result);
   }
   if (state) return open(state, state);
-  if (start.open.result) {
-    view("results");
-    await results.open(start.open.result);
-    return open({ name: "byun2007-gateway" });
-  }
   const options = start.settings ? { settings: start.settings } : {};
   await open(start.open.scenario ? { name: start.open.scenario } : { file: start.open.file }, options);
   if (isDamaged) say("The link is damaged: the scenario is opened from its begin.", true);
