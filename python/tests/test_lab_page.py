@@ -282,6 +282,19 @@ def test_form_and_text_change_each_other(page: Page) -> None:
     until(page, "/4\\sMbit/.test(document.getElementById('picture').textContent)")
 
 
+def test_seed_of_the_text_is_that_of_the_run_once_it_is_edited(page: Page) -> None:
+    page.fill("#seed", "7")
+    page.press("#seed", "Tab")
+    until(page, "lab.run.isOpen && lab.run.seed === 7")
+    page.evaluate("document.getElementById('source').open = true")
+    page.fill("#text", SHORT + "\n")
+    until(page, "lab.run.text.endsWith('\\n\\n') && lab.run.isOpen")
+    assert page.input_value("#seed") == "7"
+    page.fill("#text", re.sub(r"(?m)^seed = .*\n", "", SHORT).replace("[run]", "[run]\nseed = 5"))
+    until(page, "lab.run.isOpen && lab.run.seed === 5")
+    assert page.input_value("#seed") == "5"
+
+
 def test_mistakes_in_the_text_are_told_beside_it(page: Page) -> None:
     page.evaluate("document.getElementById('source').open = true")
     page.fill("#text", "gateway = 1\n" + SHORT)

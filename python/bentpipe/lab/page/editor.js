@@ -86,7 +86,8 @@ export class Editor {
   take(found) {
     this.run.onEdited?.();
     const settings = this.run.settings.filter(name => found.setting_names.includes(name));
-    this.run.open(found, { settings: settings.length ? settings : found.settings.slice(0, 2), seed: this.run.seed });
+    const seed = found.seed === this.run.found?.seed ? this.run.seed : found.seed;
+    this.run.open(found, { settings: settings.length ? settings : found.settings.slice(0, 2), seed });
     this.run.isEdited = true;
     this.dress();
   }
