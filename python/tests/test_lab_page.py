@@ -491,6 +491,18 @@ def test_views_are_saved_as_pictures(page: Page, tmp_path: Path) -> None:
         assert len(content) > 5000
 
 
+def test_values_of_a_chart_are_the_last_ones_again_without_a_cursor(page: Page) -> None:
+    run_to_the_end(page)
+    caption = page.locator("#grid figcaption").first
+    until(page, "/[0-9]/.test(document.querySelector('#grid figcaption').textContent)")
+    before = caption.inner_text()
+    chart = page.locator("#grid .u-over").first
+    chart.hover(position={"x": 5, "y": 20})
+    until(page, f"document.querySelector('#grid figcaption').innerText !== {json.dumps(before)}")
+    page.mouse.move(2, 2)
+    until(page, f"document.querySelector('#grid figcaption').innerText === {json.dumps(before)}")
+
+
 def test_saved_picture_has_the_curves_of_charts_out_of_view(page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 500, "height": 300})
     run_to_the_end(page)

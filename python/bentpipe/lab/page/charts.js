@@ -115,7 +115,7 @@ export class Charts {
           this.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
           u.setSelect({ width: 0, height: 0, left: 0, top: 0 }, false);
         }],
-        setCursor: [u => this.readOut(u, row)],
+        setCursor: [u => this.readOut(u, row, run)],
       },
     }, [[], ...row.series.map(() => [])], drawn);
     plot.over.addEventListener("dblclick", () => this.zoom(null));
@@ -182,8 +182,7 @@ export class Charts {
   readOut(plot, row, run) {
     const place = plot.cursor.idx;
     row.series.forEach((each, i) => {
-      const value = place != null ? plot.data[i + 1][place] : run ? run.columns.last(each.name) * each.factor : null;
-      if (value !== undefined && (place != null || run)) each.value.textContent = number(value);
+      each.value.textContent = number(place != null ? plot.data[i + 1][place] : run.columns.last(each.name) * each.factor);
     });
   }
 
