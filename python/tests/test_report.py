@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 import bentpipe as bp
 from bentpipe.models import markov_result
+from bentpipe.report import charts
 from bentpipe.report.charts import figures
 from bentpipe.report.comparison import render, report_figures, write_figures
 from bentpipe.report.traces import trace_figures
@@ -233,6 +234,20 @@ def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
     scales = [layer["encoding"][axis]["scale"] for layer in layers for axis in ("x", "y")]
     assert len(scales) >= 2 * (3 + len(result.settings))
     assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
+
+
+def test_line_of_independent_drops_lies_within_its_panel(
+    result: bp.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with long runs of drops, which are few.
+    monkeypatch.setattr(charts, "geometric", lambda _share, _arrivals, length: 7e5 / length)
+    (runs,) = (figure for figure in figures(result) if figure.name == "drop-runs")
+    for panel in runs.panels:
+        spec = panel.chart.to_dict()
+        highest = max(row.get("expected", 0) for rows in spec["datasets"].values() for row in rows)
+        assert highest == 7e5
+        for layer in spec["layer"]:
+            assert layer["encoding"]["y"]["scale"]["domain"][1] > highest
 
 
 def test_magnified_samples_have_the_unit_of_their_curve(report: Path) -> None:

@@ -400,12 +400,9 @@ class _Charts(ResultCharts):
             return None
         counters = self.result.counters()
         longest = min(int(as_float(pooled["length"].max())), 40)
-        most = as_float(pooled["count"].max())
-        scale = vega.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
-        panels = []
         known = [name for name in self.settings if name in set(pooled["setting"].cast(pl.String))]
+        expected: dict[str, list[dict[str, float]]] = {}
         for setting in known:
-            mine = pooled.filter(pl.col("setting") == setting)
             total = {
                 name: as_float(
                     counters.filter((pl.col("setting") == setting) & (pl.col("counter") == name))[
@@ -415,14 +412,23 @@ class _Charts(ResultCharts):
                 for name in ("offered_packets", "dropped_packets")
             }
             share = total["dropped_packets"] / total["offered_packets"] if total["offered_packets"] else 0.0
-            bars = [
-                {"length": row["length"], "count": row["count"], "floor": 0.5}
-                for row in mine.filter(pl.col("length") <= longest).iter_rows(named=True)
-            ]
-            expected = [
+            expected[setting] = [
                 {"length": length, "expected": expectation}
                 for length in range(1, longest + 1)
                 if (expectation := geometric(share, total["offered_packets"], length)) >= 0.5
+            ]
+        # Long runs are few: the line of independent drops may be far above all bars.
+        most = max(
+            [as_float(pooled["count"].max())]
+            + [each["expected"] for line in expected.values() for each in line]
+        )
+        scale = vega.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
+        panels = []
+        for setting in known:
+            mine = pooled.filter(pl.col("setting") == setting)
+            bars = [
+                {"length": row["length"], "count": row["count"], "floor": 0.5}
+                for row in mine.filter(pl.col("length") <= longest).iter_rows(named=True)
             ]
             x = vega.X(
                 "length:Q",
@@ -441,7 +447,7 @@ class _Charts(ResultCharts):
                     y2="floor:Q",
                     tooltip=[vega.Tooltip("length:Q"), vega.Tooltip("count:Q", title="runs", format=",")],
                 ),
-                vega.Chart(vega.InlineData(values=expected))
+                vega.Chart(vega.InlineData(values=expected[setting]))
                 .mark_line(
                     color=INK,
                     strokeWidth=1.2,
