@@ -236,6 +236,18 @@ def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
     assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
 
 
+def test_interval_above_the_capacity_lies_within_its_axis(result: bp.Result) -> None:
+    drawing = charts._Charts(result, 600)
+    setting = result.settings[0]
+    above = 1.5 * drawing.capacity[setting]
+    row = drawing.stats[setting, "throughput"]
+    drawing.stats[setting, "throughput"] = {**row, "runs": 3, "ci_low": 0.0, "ci_high": above}
+    points = drawing.operating_points()
+    assert points is not None
+    first = points.panels[0].chart.to_dict()["layer"][0]
+    assert first["encoding"]["y"]["scale"]["domain"][1] > above
+
+
 def test_line_of_independent_drops_lies_within_its_panel(
     result: bp.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:

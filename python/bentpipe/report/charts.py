@@ -235,7 +235,8 @@ class _Charts(ResultCharts):
             point[axis] for point in points + printed for axis in ("y", "y_low", "y_high") if axis in point
         ]
         capacity = max(self.capacity.values())
-        low = min(levels)
+        # Intervals and printed values may lie above the capacity.
+        low, high = min(levels), max(capacity, *levels)
         wide = max(spots) > _WIDE * min(point["x"] for point in points)
         least = max(0.5 * min(point["x"] for point in points), 0.1)
         x_scale = (
@@ -243,9 +244,9 @@ class _Charts(ResultCharts):
             if wide
             else vega.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
         )
-        span = max(capacity - low, 0.02 * capacity)
+        span = max(high - low, 0.02 * capacity)
         # Labels are placed between these ends; `nice` would let Vega move them.
-        up = (low - 0.25 * span, capacity + 0.05 * span)
+        up = (low - 0.25 * span, high + 0.05 * span)
         y_scale = vega.Scale(domain=up, zero=False, nice=False)
 
         def x(field: str) -> vega.X:
