@@ -248,6 +248,15 @@ def test_interval_above_the_capacity_lies_within_its_axis(result: bp.Result) -> 
     assert first["encoding"]["y"]["scale"]["domain"][1] > above
 
 
+def test_caption_tells_if_magnified_samples_are_means(tmp_path: Path) -> None:
+    frequent = {"run.warmup": "1 s", "run.duration": "60 s", "run.sample_interval": "20 ms"}
+    made = bp.compare(bp.load("small-gateway", set=frequent), ["red"], runs=1, out=tmp_path / "result")
+    (window,) = (figure for figure in figures(made) if figure.name == "window")
+    # 2,500 samples in 50 s.
+    assert "means of 5 samples, with a band from the smallest to the largest, of the rate" in window.caption
+    assert "dashed line is the link's capacity" in window.caption
+
+
 def test_line_of_independent_drops_lies_within_its_panel(
     result: bp.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from bentpipe.report.decimate import (
     geometric,
     plain,
     rounded_up,
+    samples_of,
 )
 from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
 from bentpipe.runs.result import Result
@@ -166,12 +167,14 @@ class _Charts(ResultCharts):
             ("transmit_queue", "packets", 1, "transmit queue", {}),
         ]
         tables: dict[tuple[str, str], pl.DataFrame] = {}
+        most = 0
         for setting in self.settings:
             for column, _, factor, *_ in parts:
                 series = self._series(setting, column, factor)
                 if series is not None:
-                    inside = series.filter(pl.col("time").is_between(start, end, closed="right"))
-                    if len(inside.drop_nulls()):
+                    inside = series.filter(pl.col("time").is_between(start, end, closed="right")).drop_nulls()
+                    most = max(most, len(inside))
+                    if len(inside):
                         tables[setting, column] = decimate(inside)
         if not tables:
             return None
@@ -205,8 +208,9 @@ class _Charts(ResultCharts):
                     )
                 )
         caption = (
-            f"The same run from {start:g} to {end:g} s: all samples of the rate sent on the link and of the"
-            " transmit queue. While the queue is empty, the link is idle."
+            f"The same run from {start:g} to {end:g} s: {samples_of(most)} of the rate sent on the link and"
+            " of the transmit queue. The dashed line is the link's capacity. While the queue is empty, the link"
+            " is idle."
         )
         columns = len({column for _, column in tables})
         return Figure("window", f"Magnified: {start:g} to {end:g} s", caption, tuple(panels), columns)

@@ -22,6 +22,7 @@ __all__ = [
     "plain",
     "rounded_up",
     "rows",
+    "samples_of",
     "short",
 ]
 
@@ -50,6 +51,14 @@ def decimate(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
         )
         .drop("bucket")
     )
+
+
+def samples_of(count: int) -> str:
+    """Return what `decimate` draws of that many samples, as part of a sentence."""
+    size = max(1, math.ceil(count / POINTS))
+    if size == 1:
+        return "all samples"
+    return f"means of {size} samples, with a band from the smallest to the largest,"
 
 
 def detail(table: pl.DataFrame) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
 from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
-from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, short
+from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, samples_of, short
 from bentpipe.report.panels import Figure, Panel, Width
 from bentpipe.runs.plan import slug
 
@@ -78,6 +78,7 @@ def _setting(
     shade = engine_colours(accounts)
     shown = _quantities(accounts, setting)
     panels = []
+    magnified = 0
     for quantity in shown:
         series = {
             account.engine: table
@@ -96,6 +97,9 @@ def _setting(
                 for engine, table in series.items()
             }
             note = ""
+            if span == spans[-1]:
+                inner = pl.col("time").is_between(*span, closed="right")
+                magnified = max(magnified, *(len(table.filter(inner)) for table in series.values()))
             if span == spans[0]:
                 means = [
                     f"{engine} {_mean(table)}" if len(accounts) > 1 else _mean(table)
@@ -132,7 +136,7 @@ def _setting(
         " minimum and maximum."
     )
     which = f"The simulator's series is {run}. " if run else ""
-    right = " On the right, all samples of a part." if len(spans) > 1 else ""
+    right = f" On the right, {samples_of(magnified)} of a part." if len(spans) > 1 else ""
     changing = any(
         "capacity" in account.series[setting].columns
         and _varies(account, setting, Quantity("capacity", "capacity", "", "", 1.0))
