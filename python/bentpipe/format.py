@@ -19,6 +19,7 @@ __all__ = [
     "number",
     "number_of",
     "paragraphs",
+    "percent",
     "plural",
     "quantity",
     "spread",
@@ -136,6 +137,14 @@ def likelihood(p: float | None) -> str:
         return "–"
     decimals = 4 if p < 0.01 else 3 if p < 0.1 else 2
     return "< 0.0001" if p < 0.0001 else f"{p:.{decimals}f}"
+
+
+def percent(share: float) -> str:
+    """Write a share in percent without decimals; only 0 and 1 are written as 0 and 100 %."""
+    text = f"{100 * share:.0f}"
+    if text in {"0", "100"} and 0 < share < 1:
+        return "over 99 %" if share > 0.5 else "under 1 %"
+    return f"{text} %"
 
 
 def spread(found: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from bentpipe.advice.judge import Rule
 from bentpipe.advice.rules import Candidate, Decision, decide, sentences
+from bentpipe.report.advice import candidate_rows
 from bentpipe.stats.objectives import Limit, Objective, limits_from
 from bentpipe.stats.services import services
 from bentpipe.tuning.holdout import Samples
@@ -395,6 +396,24 @@ def test_dominated_points_do_not_change_the_pick() -> None:
     }
     del crowd["dominated 0"]
     assert Rule(OBJECTIVES).pick({**crowd, **values})[0].name == "middle"
+
+
+def test_table_and_sentence_write_the_same_share_of_resamples() -> None:
+    shares = {"a": 0.998, "b": 0.002, "c": 0.0, "d": 1.0, "e": 0.61}
+    rows = [
+        {
+            "setting": name,
+            "role": "tuned",
+            "behind_pep": False,
+            "first_in": share,
+            "power": None,
+            "metrics": {},
+        }
+        for name, share in shares.items()
+    ]
+    found = {"metrics": [], "judge": "rank", "answer": "a", "candidates": rows}
+    written = [row["first"] for row in candidate_rows(found)]
+    assert written == ["over 99 %", "under 1 %", "0 %", "100 %", "61 %"]
 
 
 def test_setting_is_written_as_toml() -> None:

@@ -142,7 +142,10 @@ def test_story_pauses_at_its_captions_after_a_restart(page: Page) -> None:
     page.locator("#stories button").nth(number).click()
     page.wait_for_selector("#story:not([hidden])")
     until(page, "lab.run.isOpen")
-    for again in ("document.getElementById('restart').click()", "lab.run.compare(lab.run.settings.slice(0, 1))"):
+    for again in (
+        "document.getElementById('restart').click()",
+        "lab.run.compare(lab.run.settings.slice(0, 1))",
+    ):
         page.evaluate(again)
         until(page, "lab.run.isOpen && lab.run.now === 0")
         page.select_option("#speed", "0")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bentpipe.advice.judge import MARGIN, MEAN, WORST, Rule
-from bentpipe.format import and_list, brief, number, plural, uncapitalized
+from bentpipe.format import and_list, brief, number, percent, plural, uncapitalized
 from bentpipe.stats.differences import NOTHING_SEEN
 from bentpipe.stats.intervals import LEVEL, Summary, holm, paired, summarise
 from bentpipe.stats.metrics import Metric, named_metric
@@ -520,8 +520,8 @@ def _lower(metric: Metric) -> str:
 def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) -> list[str]:
     share = decision.shares[decision.first]
     lines = [
-        f"{decision.first} is first in {_percent(share)} of the resamples of {plural(runs, 'fresh seed')}"
-        + "".join(f", {name} in {_percent(other)}" for name, other in decision.rivals[:3])
+        f"{decision.first} is first in {percent(share)} of the resamples of {plural(runs, 'fresh seed')}"
+        + "".join(f", {name} in {percent(other)}" for name, other in decision.rivals[:3])
         + "."
     ]
     if decision.answer != decision.first:
@@ -570,13 +570,6 @@ def _costs(decision: Decision) -> list[str]:
             f"{_lower(metric)} {_brief(cell.found.mean)} against {_brief(best)}{unit} of {cell.best}"
         )
     return [f"What it costs against the best in each metric: {'; '.join(parts)}."] if parts else []
-
-
-def _percent(share: float) -> str:
-    text = f"{100 * share:.0f}"
-    if text in {"0", "100"} and 0 < share < 1:
-        return "over 99 %" if share > 0.5 else "under 1 %"
-    return f"{text} %"
 
 
 def _warnings(candidates: Sequence[Candidate]) -> list[str]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bentpipe.format import brief, clock, number, plural, quantity, uncapitalized
+from bentpipe.format import brief, clock, number, percent, plural, quantity, uncapitalized
 from bentpipe.report.pages import page
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import named_metric
@@ -95,7 +95,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
             "chosen": each["setting"] == found["answer"],
             "behind": "behind PEP" if each["behind_pep"] else "tail drop" if each.get("tail_drop") else "",
-            "first": f"{100 * each['first_in']:.0f} %",
+            "first": percent(each["first_in"]),
             "power": number(each["power"]),
             "scores": [_score(each[name]) for name in score_names(found)],
             "served": [_cell(each["metrics"][head["name"]]) for head in served],

@@ -209,8 +209,8 @@ class _Charts(ResultCharts):
                 )
         caption = (
             f"The same run from {start:g} to {end:g} s: {samples_of(most)} of the rate sent on the link and"
-            " of the transmit queue. The dashed line is the link's capacity. While the queue is empty, the link"
-            " is idle."
+            " of the transmit queue. The dashed line is the link's capacity. While the queue is empty, the"
+            " link is idle."
         )
         columns = len({column for _, column in tables})
         return Figure("window", f"Magnified: {start:g} to {end:g} s", caption, tuple(panels), columns)
