@@ -545,7 +545,9 @@ def test_exit_code_of_a_crashed_run_is_told(tmp_path: Path, monkeypatch: pytest.
     page.process, page.connection = process, None  # type: ignore[assignment]
     page.lab = server.Lab(tmp_path)
     monkeypatch.setattr(page, "_tell", lambda _, message: told.append(message))
-    monkeypatch.setattr(page, "_start", lambda: None)
+    monkeypatch.setattr(
+        page, "_start", lambda: told.append("started; a process that ends at once would so again")
+    )
     page._on_crash()
     assert [text.split(";")[0] for text in told] == ["the process of the run ended with code 3"]
 

@@ -438,7 +438,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
             self.write_message(frame, binary=True)
 
     def _on_crash(self) -> None:
-        """Report that the process has ended without being asked to."""
+        """Report that the process has ended without being asked to. The next scenario starts another."""
         process = self.process
         if process is not None:
             # A process whose connection has ended is about to end; its exit code says why.
@@ -450,10 +450,9 @@ class _Socket(tornado.websocket.WebSocketHandler):
             "crashed",
             f"the process of the run ended with {how}; the text is still here: open it again to run it",
         )
-        self._start()
 
     async def on_message(self, message: str | bytes) -> None:
-        if isinstance(message, bytes) or self.connection is None:
+        if isinstance(message, bytes):
             return
         try:
             given = json.loads(message)
@@ -464,6 +463,12 @@ class _Socket(tornado.websocket.WebSocketHandler):
             return
         except (KeyError, TypeError, ValueError):
             self._tell("error", "the lab does not know this message")
+            return
+        if self.connection is None and given["type"] == "open":
+            self._start()
+        if self.connection is None:
+            if given["type"] not in ("open", "ready"):
+                self._tell("error", "no scenario is open")
             return
         # The end of a process is noticed where its frames are read.
         with suppress(OSError):
