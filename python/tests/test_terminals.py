@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from playwright.sync_api import Browser
 
 import bentpipe as bp
 from bentpipe.report.comparison import render
@@ -151,6 +152,22 @@ def test_the_heat_map_begins_with_the_terminal_that_waits_longest(result: bp.Res
         assert [row["terminal"] for row in rows] == expected
     known = one.panels[0].chart.to_dict()["usermeta"]["terminal"]["values"]
     assert list(known) == expected
+
+
+def test_click_on_the_heat_map_chooses_the_terminal(
+    browser: Browser, result: bp.Result, tmp_path: Path
+) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(Path(result.report(tmp_path / "report.html")).as_uri())
+    page.wait_for_selector("html[data-charts=drawn]")
+    listed = page.locator("select.terminal").first
+    before = listed.input_value()
+    cell = page.locator("#terminal-heat .mark-rect.role-mark path").last
+    cell.click()
+    chosen = cell.evaluate("cell => cell.__data__.datum.terminal")
+    assert chosen != before
+    assert listed.input_value() == chosen
+    page.close()
 
 
 def test_the_heat_map_of_many_terminals_has_rows_at_equal_distances() -> None:

@@ -244,11 +244,16 @@ function followPointer({ place, view }) {
   place.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     from = at(event);
-    place.setPointerCapture(event.pointerId);
   });
   place.addEventListener("pointermove", (event) => {
+    if (!(event.buttons & 1)) from = null;
     if (!from) return;
     const to = at(event);
+    if (!place.hasPointerCapture(event.pointerId)) {
+      // A captured pointer clicks on nothing in the chart: only a drag captures it.
+      if (Math.abs(to.x - from.x) < 4) return;
+      place.setPointerCapture(event.pointerId);
+    }
     brush.className = "brush";
     brush.style.cssText = `left:${Math.min(from.page, to.page)}px;width:${Math.abs(to.page - from.page)}px;top:0;bottom:0`;
     place.append(brush);
