@@ -659,3 +659,5 @@ def test_objective_of_a_class_has_its_trials_in_the_figure(tmp_path: Path, secon
     svg = picture(next(each for each in drawn(result) if each.name == "front")).decode()
     # Trials without a place on the axes are left out.
     assert svg.count('aria-roledescription="point"') >= 12
+    for each in drawn(result):
+        assert each.caption.endswith("Outliers are cut off.")

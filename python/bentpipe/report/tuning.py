@@ -236,7 +236,8 @@ def _front(result: TuneResult, points: Sequence[Mapping[str, Any]]) -> Figure:
         return Figure(
             "front",
             "Every trial",
-            f"Means over {seeds}, in the order of the search. {_better(objectives[0])} is better.",
+            f"Means over {seeds}, in the order of the search. {_better(objectives[0])} is better. Outliers are"
+            " cut off.",
             (Panel(_over_trials(objectives[0], points)),),
             legend=legend,
         )
@@ -422,7 +423,7 @@ def _parameters(result: TuneResult) -> Figure | None:
         "Each parameter against each objective",
         "Complete trials. Within its column each parameter runs from the lowest value searched, on the left,"
         " to the highest, on the scale of the search; the table has the ranges. The search concentrates on"
-        " good values, so points are not evenly spaced.",
+        " good values, so points are not evenly spaced. Outliers are cut off.",
         tuple(panels),
         legend=tuple((name, _COLOURS[name]) for name in (_TRIAL, _FRONT, _WINNER)),
     )
