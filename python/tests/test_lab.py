@@ -173,6 +173,20 @@ def test_forms_have_every_key_of_a_part_with_its_help() -> None:
         assert len(helped) >= 0.6 * len(rows), (part, [row["key"] for row in rows if not row["help"]])
 
 
+def test_choices_of_a_form_have_the_value_and_can_be_chosen() -> None:
+    file = str(scenario_path("lte-cell"))
+    text = Path(file).read_text()
+    scenario = documents.read(text, file, Path(file).parent)
+    rows = [row for part in ("traffic", "transport") for row in documents.form(scenario, part)]
+    chosen = {row["key"]: row for row in rows if "choices" in row}
+    assert all(row["value"] in row["choices"] for row in chosen.values())
+    # HTTP/3 needs another transport.
+    assert len(chosen["traffic.web.http"]["choices"]) == 3
+    for choice in chosen["traffic.web.http"]["choices"][:2]:
+        edited = documents.edited(text, "traffic.web.http", choice)
+        assert "error" not in documents.checked(edited, file, Path(file).parent)
+
+
 def test_every_shipped_scenario_opens_in_the_lab() -> None:
     for name, path in shipped().items():
         found = documents.checked(path.read_text(), str(path), Path.cwd())

@@ -320,7 +320,13 @@ def _described(key: str, scenario: Scenario) -> dict[str, Any]:
         choices.append(single)
     allowed = [each["$comment"] for each in _alternatives(node) if "$comment" in each]
     found = {"help": node.get("description", ""), "allowed": "; ".join(allowed)}
-    return {**found, "choices": choices[0]} if choices else found
+    return {**found, "choices": [_as_override(each) for each in choices[0]]} if choices else found
+
+
+def _as_override(choice: Any) -> str:  # noqa: ANN401
+    """Return a value as an override writes it: the text `2` has quotes, the number has none."""
+    is_plain = isinstance(choice, str) and value_of(choice) == choice
+    return choice if is_plain else json.dumps(choice)
 
 
 @cache

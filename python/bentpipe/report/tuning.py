@@ -236,8 +236,8 @@ def _front(result: TuneResult, points: Sequence[Mapping[str, Any]]) -> Figure:
         return Figure(
             "front",
             "Every trial",
-            f"Means over {seeds}, in the order of the search. {_better(objectives[0])} is better. Outliers are"
-            " cut off.",
+            f"Means over {seeds}, in the order of the search. {_better(objectives[0])} is better. Outliers"
+            " are cut off.",
             (Panel(_over_trials(objectives[0], points)),),
             legend=legend,
         )
