@@ -87,10 +87,11 @@ impl System {
     pub fn of(scenario: &Scenario, seed: u64) -> Result<Self, Error> {
         let queue = WatchedQueue::of(scenario)?;
         let models = &scenario.models;
+        let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
         let equations = models.equations.unwrap_or(match queue.gateway {
             Some(_) if queue.marking == Marking::Window => Equations::NewConnections,
-            Some(_) => Equations::Gateway,
-            None => Equations::EndToEnd,
+            Some(_) if split => Equations::Gateway,
+            _ => Equations::EndToEnd,
         });
         let series = models.series.as_ref().map(Result::as_ref).transpose();
         let series = series.map_err(|e| Error::Scenario(e.to_string()))?;
@@ -102,7 +103,14 @@ impl System {
                     name(equations)
                 ));
             }
-            (Equations::SingleQueue | Equations::EndToEnd, Some(g)) if !g.pep.split.is_empty() => {
+            (Equations::Gateway | Equations::NewConnections | Equations::Timeouts, Some(_)) if !split => {
+                return wrong(format!(
+                    "model.equations: found {}, but the gateway's PEP splits no connections; allowed: single_queue, \
+                     end_to_end, padhye, or pep.split = [\"tcp\"]",
+                    name(equations)
+                ));
+            }
+            (Equations::SingleQueue | Equations::EndToEnd, Some(_)) if split => {
                 return wrong(format!(
                     "model.equations: found {}, but the gateway's PEP splits the connections; allowed: gateway, \
                      timeouts, padhye, new_connections, or pep.split = []",
@@ -122,8 +130,14 @@ impl System {
         }
         queue.check_link(scenario)?;
         let senders = Senders::of(scenario, &queue)?;
+        let tick = queue.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
+        let mean_delay = queue.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
+        let pep_delay =
+            series.map_or_else(|| Series::constant(mean_delay), |s| measured(&s.pep_delay, s.period));
+        // Packets of connections that are not split are processed, too.
+        let round_trip = senders.round_trip + if split { 0.0 } else { pep_delay.mean().max(0.0) };
         // In whole nanoseconds, as in a file.
-        let longest = (1e9 * senders.round_trip / STEPS_PER_ROUND_TRIP).floor() / 1e9;
+        let longest = (1e9 * round_trip / STEPS_PER_ROUND_TRIP).floor() / 1e9;
         let step = models.step.as_secs_f64();
         if step > longest {
             return wrong(format!(
@@ -138,7 +152,6 @@ impl System {
             Equations::Padhye => Some(senders.padhye(queue.marking)?),
             _ => None,
         };
-        let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
         let on_path = is_on_path(equations, split);
         // The spacelink packs anew the data of connections that the PEP splits; other segments it only lengthens.
         let (segment, packet, packets_per_segment) = match queue.gateway.map(|g| &g.spacelink) {
@@ -159,8 +172,6 @@ impl System {
         };
         let limit = f64::from(queue.limit.packets).min(queue.limit.bytes as f64 / packet);
         let aqm = fluid_model(queue.aqm, &FluidConfig { packet, limit, variant })?;
-        let tick = queue.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
-        let mean_delay = queue.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
         if on_path && models.feedback == Some(Feedback::None) {
             return wrong(format!(
                 "model.feedback: found none, but the round trip is part of the equations {}{}; allowed: round_trip",
@@ -191,7 +202,7 @@ impl System {
             padhye,
             split,
             replaced: senders.replaced,
-            round_trip: senders.round_trip,
+            round_trip,
             capacity,
             packets_per_segment,
             packet,
@@ -202,8 +213,7 @@ impl System {
             background: senders.background,
             drops: queue.marking == Marking::Drop,
             decrease: queue.decrease,
-            pep_delay: series
-                .map_or_else(|| Series::constant(mean_delay), |s| measured(&s.pep_delay, s.period)),
+            pep_delay,
             load_ratio: series.map_or_else(|| Series::constant(1.0), |s| measured(&s.load_ratio, s.period)),
             new_connections,
             unit: models.time_unit.as_secs_f64(),

@@ -1,7 +1,7 @@
 //! Solutions of the equations, compared with closed forms.
 
 use bentpipe_model::{System, Table, run};
-use bentpipe_scenario::Scenario;
+use bentpipe_scenario::{Equations, Scenario};
 
 /// 400 connections with 60 ms to the PEP and back; 20 Mbit/s and packets of 1391 bytes behind it, 1400 bytes ahead of it.
 const GATEWAY: &str = r#"
@@ -359,6 +359,29 @@ fn unsplit_gateway_sends_whole_segments() {
     }
     let split = System::of(&scenario(GATEWAY, &[]), 1).unwrap();
     assert_eq!((split.segment, split.packet, split.packets_per_segment), (1400.0, 1391.0, 1.0));
+}
+
+/// Without split connections the queue is on the senders' path: 30 + 250 ms each way, and 12 ms of processing and half a tick of
+/// 5 ms in the gateway. Equations of split connections are refused.
+#[test]
+fn unsplit_gateway_is_on_the_senders_path() {
+    let unsplit = "gateway.pep.split=[]";
+    let system = System::of(&scenario(GATEWAY, &[unsplit]), 1).unwrap();
+    assert_eq!(system.equations, Equations::EndToEnd);
+    close(system.round_trip, 0.5745, 1e-12);
+    for equations in ["padhye", "single_queue"] {
+        let changes = [unsplit, &format!("model.equations={equations}")];
+        close(System::of(&scenario(GATEWAY, &changes), 1).unwrap().round_trip, 0.5745, 1e-12);
+    }
+    for equations in ["gateway", "timeouts", "new_connections"] {
+        assert_eq!(
+            refused(GATEWAY, &[unsplit, &format!("model.equations={equations}")]),
+            format!(
+                "model.equations: found {equations}, but the gateway's PEP splits no connections; allowed: \
+                 single_queue, end_to_end, padhye, or pep.split = [\"tcp\"]"
+            )
+        );
+    }
 }
 
 /// Behind a PEP the queue grows in an outage of a second; its delay is that at the rate before.
