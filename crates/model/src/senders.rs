@@ -4,6 +4,7 @@ use bentpipe_queue::Marking;
 use bentpipe_scenario::{
     Congestion, ConnectionPer, Delay, Hop, Http, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
 };
+use bentpipe_units::Rate;
 
 use crate::error::{Error, wrong};
 use crate::padhye::Padhye;
@@ -35,6 +36,8 @@ pub(crate) struct Senders {
     uncovered: Option<(String, &'static str)>,
     /// Datagrams at the mark point [bytes/s].
     pub(crate) background: f64,
+    /// Traffic with a rate limit of each connection.
+    caps: Vec<(String, Rate)>,
 }
 
 impl Senders {
@@ -49,15 +52,16 @@ impl Senders {
                 hop.link == queue.link && queue.gateway.map_or(hop.forward, |gateway| gateway.serves(&[*hop]))
             };
             let Some(at) = traffic.route.iter().position(is_its) else { continue };
+            check_presence(traffic)?;
             let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());
-            let (count, ramp) = match &traffic.kind {
+            let (count, ramp, cap) = match &traffic.kind {
                 TrafficKind::Pages(pages) => {
                     let side_by_side = match (pages.http, pages.connection_per) {
                         (Some(Http::One), _) => pages.objects_per_page.min(6),
                         (Some(Http::Two | Http::Three | Http::Probe), _) | (None, ConnectionPer::Page) => 1,
                         (None, ConnectionPer::Object) => pages.objects_per_page,
                     };
-                    (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)
+                    (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp, pages.rate_cap)
                 }
                 TrafficKind::Bulk(bulk) => {
                     let lifetime = bulk
@@ -65,7 +69,7 @@ impl Senders {
                         .as_ref()
                         .map_or(f64::INFINITY, |lifetime| lifetime.mean().as_secs_f64());
                     sum.replaced += f64::from(bulk.flows) / lifetime;
-                    (f64::from(bulk.flows), bulk.ramp)
+                    (f64::from(bulk.flows), bulk.ramp, bulk.rate_cap)
                 }
                 TrafficKind::Packets(packets) if packets.transport.is_none() => {
                     sum.background +=
@@ -76,6 +80,7 @@ impl Senders {
                 _ => return not_fluid(traffic, "short transfers, or a source behind a transport"),
             };
             let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };
+            sum.caps.extend(cap.map(|cap| (traffic.name.clone(), cap)));
             let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
             let way = if split { &traffic.route[..at] } else { &traffic.route[..] };
             check_losses(scenario, way)?;
@@ -96,6 +101,20 @@ impl Senders {
             return wrong("link: found no delay on the way of the senders; allowed in a fluid model: a round trip above 0 s".to_owned());
         }
         Ok(sum)
+    }
+
+    /// Refuses rate limits of connections below an equal share of `capacity` [bit/s] without the datagrams: they would keep
+    /// the load below that of the equations.
+    pub(crate) fn check_caps(&self, capacity: f64) -> Result<(), Error> {
+        let share = (capacity - 8.0 * self.background) / self.connections;
+        match self.caps.iter().find(|(_, cap)| (cap.as_bps() as f64) < share) {
+            None => Ok(()),
+            Some((name, cap)) => wrong(format!(
+                "traffic.{name}.rate_cap: found {} bps; allowed in a fluid model: at least an equal share of the link, \
+                 {share:.0} bps",
+                cap.as_bps()
+            )),
+        }
     }
 
     /// Returns the TCP parameters of all senders for the equations `padhye`.
@@ -177,6 +196,29 @@ fn not_fluid<T>(traffic: &Traffic, what: &str) -> Result<T, Error> {
          bulk), and datagrams (cbr, poisson, on_off)",
         traffic.name
     ))
+}
+
+/// Refuses traffic that is absent at times or ends: in the equations it is always there.
+fn check_presence(traffic: &Traffic) -> Result<(), Error> {
+    let (away, bytes) = match &traffic.kind {
+        TrafficKind::Pages(pages) => (&pages.away, None),
+        TrafficKind::Bulk(bulk) => (&bulk.away, bulk.bytes),
+        TrafficKind::Packets(packets) => (&packets.away, None),
+        _ => return Ok(()),
+    };
+    if !away.is_empty() {
+        return wrong(format!(
+            "traffic.{}.away: found periods of absence; allowed in a fluid model: traffic that is always present",
+            traffic.name
+        ));
+    }
+    match bytes {
+        None => Ok(()),
+        Some(bytes) => wrong(format!(
+            "traffic.{}.bytes: found transfers of {bytes} B; allowed in a fluid model: transfers without an end",
+            traffic.name
+        )),
+    }
 }
 
 /// Mean rate of a source of datagrams that are `header` bytes longer at the mark point [bytes/s].

@@ -180,6 +180,7 @@ impl System {
             ));
         }
         let capacity = queue.capacity(scenario, packet, seed)?;
+        senders.check_caps(8.0 * packet * capacity.mean())?;
         let end = scenario.run.warmup.as_secs_f64() + scenario.run.duration.as_secs_f64();
         if let Some(at) = capacity.outage(end).filter(|_| on_path) {
             return wrong(format!(

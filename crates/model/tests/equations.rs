@@ -588,6 +588,39 @@ fn uncovered_scenarios_give_messages() {
     }
 }
 
+/// In the equations all traffic is always there and sends what the link takes: 10 Mbit/s of ten connections, 0.5 Mbit/s of which are
+/// datagrams.
+#[test]
+fn traffic_that_ends_is_away_or_slow_is_refused() {
+    let voice = "\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"s\"\nto = \"d\"\nrate = \"500 kbps\"\npacket = \"200 B\"\n";
+    let text = format!("{LINK}{voice}");
+    let short = ["run.warmup=0 s", "run.duration=1 s"];
+    for (change, message) in [
+        (
+            "traffic.bulk.bytes=1 MB",
+            "traffic.bulk.bytes: found transfers of 1000000 B; allowed in a fluid model: transfers without an end",
+        ),
+        (
+            "traffic.bulk.away=[[\"10 s\", \"20 s\"]]",
+            "traffic.bulk.away: found periods of absence; allowed in a fluid model: traffic that is always present",
+        ),
+        (
+            "traffic.voice.away=[[\"10 s\", \"20 s\"]]",
+            "traffic.voice.away: found periods of absence; allowed in a fluid model: traffic that is always present",
+        ),
+        (
+            "traffic.bulk.rate_cap=949 kbps",
+            "traffic.bulk.rate_cap: found 949000 bps; allowed in a fluid model: at least an equal share of the link, \
+             950000 bps",
+        ),
+        ("traffic.bulk.rate_cap=950 kbps", "no mistake"),
+    ] {
+        assert_eq!(refused(&text, &[&short[..], &[change]].concat()), message, "{change}");
+    }
+    let pages = "traffic.web.away=[[\"10 s\", \"20 s\"]]";
+    assert!(refused(GATEWAY, &[pages]).starts_with("traffic.web.away: found periods of absence"));
+}
+
 /// The spacelink repeats what the satellite link loses, and lost acknowledgements cost TCP little.
 #[test]
 fn losses_behind_a_pep_and_of_acknowledgements_are_accepted() {
