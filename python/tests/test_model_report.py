@@ -143,6 +143,24 @@ def test_model_names_settings_for_which_its_equations_fail() -> None:
     assert large.startswith("Under A a connection has more in flight than its receive window")
 
 
+def test_datagrams_are_not_in_flight_in_the_connections_windows() -> None:
+    """Of 54 segments for each of two connections, 19.8 of 20 Mbit/s are datagrams: 0.5 remain."""
+    values = {"μ": 1796.4, "R": 0.06, "m": 2.0, "S": 1400.0, "P": 1391.0, "MaxRcvWin": 11.0, "1 - decr": 0.5}
+    inputs: list[dict[str, object]] = [{"symbol": name, "value": value} for name, value in values.items()]
+    inputs += [{"symbol": "", "value": 19.8e6, "unit": "bit/s"}, {"symbol": "μ", "value": 2e4}]
+    setting = {"name": "A", "equations": "end_to_end", "inputs": inputs, "effective": []}
+    lines = known_failures([setting], [{"setting": "A", "quantity": "offered_load", "mean": 20.0}])
+    assert [line.partition(" in flight")[0] for line in lines] == ["Under A a connection has 0.51 segments"]
+    rows = rows_of(
+        {"offered_load": (20.0, 1.0), "mark_probability": (18.0, 4.0)},
+        {"offered_load": (20.0, 1.0), "mark_probability": (70.0, 4.0)},
+    )
+    (reason,) = findings(
+        rows, ["simulator", "model"], {"A": {**setting, "equations": "single_queue"}}
+    ).reasons
+    assert "under A 0.54 segments" in reason
+
+
 @pytest.mark.parametrize(
     ("changes", "fails"),
     [

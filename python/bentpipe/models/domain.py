@@ -13,6 +13,7 @@ __all__ = [
     "LABELS",
     "LIMITS",
     "WARNED",
+    "background_of",
     "domain_of",
     "domain_warnings",
     "is_outside",
@@ -59,10 +60,22 @@ def key_of(setting: Mapping[str, Any]) -> tuple[str, str]:
     return place, name if is_default else f"{name}{NO_DELAY}"
 
 
+def background_of(setting: Mapping[str, Any]) -> float:
+    """Return the rate of the datagrams beside the connections [bit/s]."""
+    return sum(float(each["value"]) for each in setting["inputs"] if each.get("unit") == "bit/s")
+
+
 def window_of(setting: Mapping[str, Any]) -> float:
-    """Return the segments in flight per connection while all connections together fill the link."""
+    """Return the segments in flight per connection while all connections fill the link beside datagrams.
+
+    The link has its minimum capacity.
+    """
     of = {each["symbol"]: each["value"] for each in setting["inputs"]}
-    return float(of["μ"] * of["R"] / of["m"])
+    capacity = min(float(each["value"]) for each in setting["inputs"] if each["symbol"] == "μ")
+    datagrams = background_of(setting)
+    if datagrams > 0:
+        capacity = max(capacity - datagrams / (8 * of["P"]), 0.0)
+    return float(capacity * of["R"] / of["m"])
 
 
 def domain_of(place: str, name: str) -> Borders | None:

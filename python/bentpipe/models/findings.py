@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bentpipe.format import ROUNDING, and_list, brief, convert, number_of, plural
-from bentpipe.models.domain import domain_of, domain_warnings, is_outside, key_of
+from bentpipe.models.domain import background_of, domain_of, domain_warnings, is_outside, key_of
 from bentpipe.models.engines import QUANTITIES
 
 __all__ = ["Findings", "findings", "known_failures"]
@@ -70,9 +70,9 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
     load = {row["setting"]: row["mean"] for row in rows if row["quantity"] == "offered_load"}
     for setting in settings:
         name, of = setting["name"], {each["symbol"]: each["value"] for each in setting["inputs"]}
-        flight, most = load.get(name), of["MaxRcvWin"]
-        if flight is not None and most is not None:
-            flight *= 1e6 / (8 * of["S"]) * of["R"] / of["m"]
+        offered, most = load.get(name), of["MaxRcvWin"]
+        if offered is not None and most is not None:
+            flight = (1e6 * offered - background_of(setting)) / (8 * of["S"]) * of["R"] / of["m"]
             if flight > 1.01 * most:
                 large[name] = flight
     slow = [each["name"] for each in settings if _is_slower_than_regulator(each["effective"])]
@@ -230,10 +230,12 @@ def _reasons(
         if row["quantity"] != "offered_load" or given is None:
             continue
         of = {each["symbol"]: each["value"] for each in given["inputs"]}
-        # Segments in flight per connection, for each Mbit/s of all connections.
-        each_has = 1e6 / (8 * of["S"]) * of["R"] / of["m"]
         base, mean, most = row[first]["mean"], row[engine]["mean"], of["MaxRcvWin"]
-        window = (base or 0.0) * each_has
+        # Segments in flight per connection: datagrams are offered, too.
+        window, modelled = (
+            max(1e6 * (load or 0.0) - background_of(given), 0.0) / (8 * of["S"]) * of["R"] / of["m"]
+            for load in (base, mean)
+        )
         borders = domain_of(*key_of(given))
         outside = borders is not None and is_outside(borders, "loss_rate", window)
         marked = next(
@@ -250,10 +252,9 @@ def _reasons(
                 f"under {row['setting']} {brief(window, 2)} segments, equilibrium at {brief(balance, 2)} %,"
                 f" {brief(marked, 2)} % in the {first}"
             )
-        if mean is not None and most is not None and mean * each_has > 1.01 * most:
+        if most is not None and modelled > 1.01 * most:
             large.append(
-                f"{row['setting']} ({brief(mean * each_has, 3)} segments in flight, receive window"
-                f" {brief(most, 3)})"
+                f"{row['setting']} ({brief(modelled, 3)} segments in flight, receive window {brief(most, 3)})"
             )
     lines = []
     if small:
