@@ -179,3 +179,34 @@ def test_command_prints_margins_and_draws_the_map(tmp_path: Path) -> None:
     assert "exists already" in str(again.exception)
     assert CliRunner().invoke(cli, [*drawn, "--force"]).exit_code == 0
     assert (folder / "map.html").exists()
+
+
+def test_map_that_cannot_be_simulated_leaves_folders_alone(tmp_path: Path) -> None:
+    """A link has no delay of a PEP to vary: refused before the former map is touched."""
+    folder = tmp_path / "map"
+    arguments = ["model", "stability", "red-dumbbell", "--settings", "pi", "--map", "--out", str(folder)]
+    refused = CliRunner().invoke(cli, arguments)
+    assert "cannot vary round_trip" in str(refused.exception)
+    assert not folder.exists()
+    few = ["--vary", "round_trip=0.2:0.6:2", "--vary", "connections=40:60:2"]
+    assert CliRunner().invoke(cli, [*arguments, *few, "--no-sim"]).exit_code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert "cannot vary round_trip" in str(CliRunner().invoke(cli, [*arguments, "--force"]).exception)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_force_keeps_foreign_files_of_a_map_and_continues_an_unfinished_one(tmp_path: Path) -> None:
+    arguments = ["model", "stability", "red-dumbbell", "--settings", "pi", "--map", "--no-sim", "--force"]
+    arguments += ["--vary", "round_trip=0.2:0.6:2", "--vary", "connections=40:60:2", "--out", str(tmp_path)]
+    (tmp_path / "simulated-cache.json").write_text("{}")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+    for _ in range(2):
+        assert CliRunner().invoke(cli, arguments).exit_code == 0
+        assert (tmp_path / "map.html").exists()
+        assert (tmp_path / "notes" / "mine.txt").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    for taken in (tmp_path / "other", tmp_path / "other" / "mine.txt"):
+        refused = CliRunner().invoke(cli, [*arguments[:-1], str(taken)])
+        assert "is not a stability analysis" in str(refused.exception)

@@ -202,6 +202,8 @@ def model_stability(
         return
     folder = out if out is not None else default_folder(f"{loaded.name}-stability")
     x, y = stability.axes(loaded, varied)
+    if not no_sim:
+        stability.check_simulated(loaded, (x[0], y[0]))
     found = stability.stability_map(loaded, x=x, y=y, settings=settings)
     stability.open_folder(folder, force=force)
     if not no_sim:

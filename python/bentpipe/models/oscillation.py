@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load, under
 from bentpipe.runs.store import core_digest
 
-__all__ = ["oscillation", "simulated"]
+__all__ = ["keys_of", "oscillation", "simulated"]
 
 
 def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str, float | None]:
@@ -64,7 +64,7 @@ def simulated(
     Raises `UsageError` for other axes, or if the scenario has no single key for one.
     """
     plain = load(path, list(overrides))
-    keys = {name: _key(plain, name) for name in axes}
+    keys = keys_of(plain, axes)
     kept: dict[str, Any] = {}
     if cache is not None and cache.exists():
         kept = json.loads(cache.read_text(encoding="utf-8"))
@@ -91,6 +91,14 @@ def simulated(
         if on_progress is not None:
             on_progress(done + 1, len(points))
     return rows
+
+
+def keys_of(scenario: _core.Scenario, axes: Iterable[str]) -> dict[str, tuple[str, Callable[[float], str]]]:
+    """Return the scenario key of each axis, and the function that formats its value.
+
+    Raises `UsageError` if the scenario has no single key for one.
+    """
+    return {name: _key(scenario, name) for name in axes}
 
 
 def _digest(scenario: _core.Scenario, setting: str) -> str:

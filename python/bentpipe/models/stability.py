@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -14,7 +13,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
-from bentpipe.models.oscillation import simulated
+from bentpipe.models.oscillation import keys_of, simulated
 from bentpipe.runs.experiment import cores
 from bentpipe.runs.plan import load, make_plan
 from bentpipe.tables import parquet
@@ -281,16 +280,15 @@ MANIFEST, FORMAT = "manifest.json", "bentpipe-stability"
 
 
 def open_folder(folder: Path, *, force: bool) -> None:
-    """Create `folder`; `UsageError` if it exists, unless `force` is set and it holds a stability analysis."""
+    """Create `folder`; `UsageError` if it exists, unless `force` is set and it holds a stability analysis.
+
+    A former map and its simulations stay until the new map is complete; an unfinished one is continued.
+    """
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
-        if files.manifest_format(folder) != FORMAT:
+        if not _is_replaceable(folder):
             raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
-        for entry in folder.iterdir():
-            # Keep the cached simulations: their keys are digests of scenario and core.
-            if entry.name != CACHE:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -298,6 +296,18 @@ def open_folder(folder: Path, *, force: bool) -> None:
 
 
 CACHE = "simulated-cache.json"
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Return True for a stability analysis, an unfinished one included, and for an empty folder."""
+    if files.manifest_format(folder) == FORMAT:
+        return True
+    return folder.is_dir() and ((folder / CACHE).is_file() or files.is_empty(folder))
+
+
+def check_simulated(scenario: _core.Scenario, names: Sequence[str]) -> None:
+    """Raise `UsageError` if the simulator cannot vary one of these axes."""
+    keys_of(scenario, names)
 
 
 def with_simulations(
