@@ -299,6 +299,16 @@ def test_shipped_scenario_is_solved(setting: str, states: int | None) -> None:
         ("queue = {", 'queue = { scheduler = "drr",', r"link\.wire\.queue\.scheduler: drr, but"),
         ('kind = "mmpp"', 'kind = "mmpp"\naway = [["1 s", "2 s"]]', r"traffic\.smooth\.away"),
         (
+            'algorithm = "droptail"',
+            'algorithm = "droptail", threshold = [["0 s", 0.5], ["9 s", 0.9]]',
+            r"link\.wire\.queue\.aqm\.threshold: found one that changes",
+        ),
+        (
+            'rate = "1 Mbps"',
+            'rate = "1 Mbps"\nhandover = { interval = "15 s", delay = ["0 ms", "15 ms"] }',
+            r"link\.wire\.handover: the Markov model takes a link without handovers",
+        ),
+        (
             'between = ["a", "r"]',
             'between = ["a", "r"]\nloss = 0.1',
             r"traffic\.smooth: link\.in, ahead of the subject, is more than a constant rate",
@@ -310,6 +320,26 @@ def test_unsupported_link_or_queue_is_rejected(old: str, new: str, text: str) ->
     assert old in whole
     with pytest.raises(bp.UsageError, match=text):
         markov.of(parsed(whole.replace(old, new, 1)))
+
+
+def test_merged_classes_are_solved_if_all_states_are_too_many() -> None:
+    """Nine classes of two states make 512."""
+    one = """
+[traffic.o{}]
+kind = "on_off"
+from = "a"
+to = "b"
+rate = "20 kbps"
+packet = "1000 B"
+on = {{ exponential = "1 s" }}
+off = {{ exponential = "1 s" }}
+"""
+    text = QUEUE + "".join(map(one.format, range(9)))
+    with pytest.raises(bp.UsageError, match=r"states make 512, but at most 256 are allowed"):
+        markov.both(parsed(text))
+    (found,) = markov.both(parsed(f"{text}\n[model]\nstates = 8\n"))
+    assert found.states == 8
+    assert found.compared()[1]["mean"] == pytest.approx(0.09)
 
 
 def test_source_that_is_never_off_is_rejected() -> None:

@@ -184,9 +184,17 @@ def control(
 
 
 def both(scenario: Scenario, *, stages: int | None = None) -> list[MarkovResult]:
-    """Solve the queue with all states, and with fewer: `model.states`, or `PAPER` if merging can reach it."""
-    found = [of(scenario, stages=stages, states=ALL)]
+    """Solve the queue with all states, and with fewer: `model.states`, or `PAPER` if merging can reach it.
+
+    If all states are too many, only with `model.states`.
+    """
     fewer = scenario.models()["states"]
+    try:
+        found = [of(scenario, stages=stages, states=ALL)]
+    except UsageError:
+        if fewer is None:
+            raise
+        return [of(scenario, stages=stages, states=fewer)]
     if fewer is not None or found[0].states > PAPER:
         try:
             found.append(of(scenario, stages=stages, states=fewer or PAPER))
@@ -213,6 +221,8 @@ def _subject(whole: Mapping[str, Any]) -> Mapping[str, Any]:
             )
     if not wire["rate"]:
         raise UsageError(f"{at}: the Markov model takes a link with a constant rate")
+    if link.get("handover"):
+        raise UsageError(f"{at}.handover: the Markov model takes a link without handovers")
     if wire["loss"]:
         raise UsageError(f"{at}.loss: the Markov model takes a link without random loss")
     extra = sorted(set(wire) - {"rate", "delay", "loss", "queue"})
@@ -239,6 +249,10 @@ def _queue(link: str, queue: Mapping[str, Any]) -> tuple[int, float | None]:
             " `threshold`"
         )
     threshold = aqm.get("threshold")
+    if isinstance(threshold, list):
+        raise UsageError(
+            f"{at}.aqm.threshold: found one that changes, but the Markov model takes a constant one"
+        )
     return limit["packets"], None if threshold is None else float(threshold)
 
 
@@ -277,7 +291,7 @@ def _crossing(whole: Mapping[str, Any], notes: list[str]) -> list[Mapping[str, A
 def _check_before(at: str, link: Mapping[str, Any], hop: Mapping[str, Any], notes: list[str]) -> None:
     """Check a link ahead of the subject: loss is an error, a rate adds a note."""
     wire = link["forward" if hop["forward"] else "reverse"]
-    if wire["loss"] or set(wire) - {"rate", "delay", "loss", "queue"}:
+    if wire["loss"] or link.get("handover") or set(wire) - {"rate", "delay", "loss", "queue"}:
         raise UsageError(
             f"{at}: link.{link['name']}, ahead of the subject, is more than a constant rate and a queue,"
             " which the Markov model does not cover"
