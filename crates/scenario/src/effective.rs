@@ -70,7 +70,8 @@ pub fn list((root, notes): (&Node, &Notes), file: &File) -> Vec<Effective> {
 
 pub fn flatten((root, notes): (&Node, &Notes), path: &Path, value: &Value, out: &mut Vec<Effective>) {
     match value {
-        Value::Object(table) if !is_one_value(table) => {
+        // A section has tables of any names.
+        Value::Object(table) if path.len() < 2 || !is_one_value(table) => {
             for (key, value) in table {
                 flatten((root, notes), &step(path, key), value, out);
             }

@@ -725,6 +725,21 @@ fn effective_values_have_origins() {
     assert_eq!(find(&window, "gateway.marking.method"), row("window", Origin::Override, ""));
 }
 
+/// Distributions, loss models and limits have keys of these names, and are listed as one value.
+#[test]
+fn names_of_tables_do_not_change_the_list_of_effective_values() {
+    let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
+    let keys = |from: &str, to: &str| {
+        let scenario = Scenario::parse(&text.replace(from, to), "my.toml", &[]).expect("a valid scenario");
+        let (from, to) = (format!(".{from}."), format!(".{to}."));
+        scenario.effective().iter().map(|e| e.key.replace(&to, &from)).collect::<Vec<_>>()
+    };
+    for name in ["trace", "uniform", "normal", "jitter", "nth", "packets", "time"] {
+        assert_eq!(keys("web", name), keys("web", "web"), "traffic.{name}");
+        assert_eq!(keys("client", name), keys("client", "client"), "host.{name}");
+    }
+}
+
 #[test]
 fn canonical_form_contains_only_what_affects_results() {
     let first = load("small-gateway", &[]).canonical_json();
