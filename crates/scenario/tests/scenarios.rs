@@ -293,6 +293,19 @@ fn overrides_apply_to_settings_with_the_parameter() {
     assert_eq!(s.label(), "avq");
 }
 
+#[test]
+fn overrides_of_a_link_apply_whatever_its_name_is() {
+    let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
+    for name in ["aqm", "scheduler", "marking"] {
+        let text = text.replace("[link.access]", &format!("[link.{name}]"));
+        let changes = [format!("link.{name}.rate=7 Mbps")];
+        let s = Scenario::parse(&text, "my.toml", &changes).expect("a valid scenario");
+        assert_eq!(s.unused_overrides, [], "{name}");
+        let link = s.links.iter().find(|link| link.name == name).expect("the link");
+        assert_eq!(link.forward.rate.map(|rate| rate.as_bps()), Some(7_000_000), "{name}");
+    }
+}
+
 /// The threshold is a share of the transmit queue's limit and a key of any AQM; a setting has its own or none.
 #[test]
 fn threshold_control_works_with_any_aqm() {

@@ -189,9 +189,12 @@ fn discipline(scheduler: Option<&Node>) -> Option<&'static SchedulerAlgorithm> {
 /// name.
 fn parameter(path: &Path) -> Option<(&Path, &str)> {
     let (last, owner) = path.split_last()?;
+    // At a link the second key is a name.
+    let least = if matches!(path.first()?, Step::Key(part) if part == "link") { 4 } else { 2 };
     match (path.first()?, owner.last()?, last) {
         (Step::Key(part), Step::Key(key), Step::Key(name))
             if matches!(part.as_str(), "gateway" | "link")
+                && owner.len() >= least
                 && matches!(key.as_str(), "aqm" | "scheduler" | "marking")
                 && !matches!(name.as_str(), "algorithm" | "preset" | "method") =>
         {
