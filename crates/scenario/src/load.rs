@@ -13,7 +13,7 @@ use crate::error::{Error, Location, choices, quoted};
 use crate::model::{Digest, GatewayIndex, Hop, NO_AQM, Subject, Traffic};
 use crate::reader::Input;
 use crate::reader::files::{Files, read_text};
-use crate::reader::source::Source;
+use crate::reader::source::{Source, split_at_equals};
 use crate::reader::tree::{At, Node, Step, Value, dotted};
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, nodes};
@@ -202,7 +202,7 @@ impl Scenario {
         let found = self.input.source.overrides.iter().filter_map(|change| {
             let path = resolve::overrides::path_of(&self.input.base, change).ok()?;
             let Some((Step::Key(name), owner)) = path.split_last() else { return None };
-            let (_, value) = change.text.split_once('=')?;
+            let (_, value) = split_at_equals(&change.text)?;
             (owner == of.as_slice()).then(|| (name.clone(), value.trim().to_owned()))
         });
         found.collect()

@@ -306,6 +306,21 @@ fn overrides_of_a_link_apply_whatever_its_name_is() {
     }
 }
 
+/// TOML gives these characters a meaning outside quotes.
+#[test]
+fn overrides_name_keys_in_quotes_with_any_characters() {
+    let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
+    for name in ["sat #1", "a = b", "[x]", "{y}", "it's \\\"z\\\""] {
+        let text = text.replace("[link.access]", &format!("[link.\"{name}\"]"));
+        let change = format!("link.\"{name}\".rate=7 Mbps");
+        let s = Scenario::parse(&text, "my.toml", &[change]).expect("a valid scenario");
+        assert_eq!(
+            s.links.last().and_then(|link| link.forward.rate).map(|rate| rate.as_bps()),
+            Some(7_000_000)
+        );
+    }
+}
+
 /// The threshold is a share of the transmit queue's limit and a key of any AQM; a setting has its own or none.
 #[test]
 fn threshold_control_works_with_any_aqm() {
