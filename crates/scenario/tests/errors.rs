@@ -1487,6 +1487,17 @@ fn mistakes_in_overrides_are_reported() {
             "gateway.regulator",
             "--set gateway.regulator: no \"=\"; allowed: a key and a value, such as gateway.regulator.rate=\"10 Mbps\"",
         ),
+        (
+            "host.server.count=5.0",
+            "--set host.server.count=5.0: host.server.count: found 5.0; allowed: a whole number, at least 1 and at \
+             most 1000000",
+        ),
+        ("run.seed=2.0", "--set run.seed=2.0: run.seed: found 2.0; allowed: a whole number, not negative"),
+        (
+            "[a]=3",
+            "--set [a]=3: found the key \"[a]\"; allowed: a dotted key, such as gateway.regulator.rate",
+        ),
+        ("#a=3", "--set #a=3: found the key \"#a\"; allowed: a dotted key, such as gateway.regulator.rate"),
         ("=3", "--set =3: found the key \"\"; allowed: a dotted key, such as gateway.regulator.rate"),
         (
             "a b=3",

@@ -63,7 +63,8 @@ impl serde::de::Error for Wrong {
             Unexpected::Str(text) => quoted(text),
             Unexpected::Signed(x) => x.to_string(),
             Unexpected::Unsigned(x) => x.to_string(),
-            Unexpected::Float(x) => x.to_string(),
+            // 5.0 is not 5.
+            Unexpected::Float(x) => format!("{x:?}"),
             Unexpected::Bool(x) => x.to_string(),
             Unexpected::Seq => "an array".to_owned(),
             Unexpected::Map => "a table".to_owned(),

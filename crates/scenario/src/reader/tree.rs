@@ -209,7 +209,7 @@ impl fmt::Display for Node {
         match &self.value {
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Integer(x) => write!(f, "{x}"),
-            Value::Float(x) => write!(f, "{x}"),
+            Value::Float(x) => write!(f, "{x:?}"),
             Value::Flag(x) => write!(f, "{x}"),
             Value::Other(text) => f.write_str(text),
             Value::Array(items) => {

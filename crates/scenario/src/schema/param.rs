@@ -68,7 +68,7 @@ pub fn shown(scalar: &Scalar) -> String {
     match scalar {
         Scalar::Text(text) => quoted(text),
         Scalar::Integer(x) => x.to_string(),
-        Scalar::Float(x) => x.to_string(),
+        Scalar::Float(x) => format!("{x:?}"),
         Scalar::Flag(x) => x.to_string(),
         Scalar::Steps(_) => "an array".to_owned(),
     }
