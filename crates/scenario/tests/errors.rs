@@ -1843,26 +1843,34 @@ fn a_quic_server_with_changing_addresses_gives_a_message() {
 
 #[test]
 fn packets_longer_than_quic_datagrams_are_refused() {
-    let call = |keys: &str, packet: u64| {
+    let call = |keys: &str, packet: &str| {
         let transport = format!(
             "[transport.x]\nprotocol = \"quic\"\ndatagrams = true\n{keys}\n[traffic.c]\nkind = \"cbr\"\nfrom = \"server\"\n\
-             to = \"client\"\ntransport = \"x\"\nrate = \"1 Mbps\"\npacket = \"{packet} B\"\n[traffic.web]"
+             to = \"client\"\ntransport = \"x\"\nrate = \"1 Mbps\"\npacket = {packet}\n[traffic.web]"
         );
         changed("[traffic.web]", &transport)
     };
+    let fixed = |bytes: u64| format!("\"{bytes} B\"");
     // A SCONE packet takes 15 B of a datagram.
     for (keys, most) in [
         ("", 1190),
         ("max_udp_payload = \"1300 B\"", 1290),
         ("max_udp_payload = \"1300 B\"\nscone = true", 1275),
     ] {
-        assert_eq!(call(keys, most), "no mistake", "{keys}");
-        let (longer, found) = (most + 1, call(keys, most + 1));
+        assert_eq!(call(keys, &fixed(most)), "no mistake", "{keys}");
+        let longer = most + 1;
         let problem = format!(
             "traffic.c.transport: found \"x\", whose datagrams hold packets of up to {most} B, for packets of {longer} B; \
              allowed: shorter packets, or a larger max_udp_payload"
         );
-        assert!(found.ends_with(&problem), "{found}");
+        for packet in [
+            fixed(longer),
+            format!("{{ uniform = [\"100 B\", \"{longer} B\"] }}"),
+            format!("{{ choice = [\"100 B\", {{ uniform = [\"50 B\", \"{longer} B\"] }}] }}"),
+        ] {
+            let found = call(keys, &packet);
+            assert!(found.ends_with(&problem), "{packet}: {found}");
+        }
     }
 }
 

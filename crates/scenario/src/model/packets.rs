@@ -196,6 +196,21 @@ impl Pattern {
         Rate::from_bps((bps as u64).max(1))
     }
 
+    /// Returns the length of the longest packet; of lengths without bound, the mean [bytes].
+    #[must_use]
+    pub fn longest_packet(&self) -> f64 {
+        match self {
+            Self::Cbr { packet, .. }
+            | Self::Poisson { packet, .. }
+            | Self::OnOff { packet, .. }
+            | Self::Mmpp { packet, .. } => packet.largest(),
+            Self::Replay { capture } => {
+                f64::from(capture.packets.iter().map(|&(_, len)| len).max().unwrap_or_default())
+            }
+            Self::Video { .. } | Self::Voip { .. } => self.typical_packet(),
+        }
+    }
+
     /// Returns the mean packet length; of video, the maximum [bytes].
     #[must_use]
     pub fn typical_packet(&self) -> f64 {
@@ -209,6 +224,18 @@ impl Pattern {
                 let sum: f64 = capture.packets.iter().map(|&(_, len)| f64::from(len)).sum();
                 sum / capture.packets.len() as f64
             }
+        }
+    }
+}
+
+impl Distribution<u64> {
+    /// Returns the largest value; of a distribution without bound, the mean.
+    fn largest(&self) -> f64 {
+        match self {
+            Self::Uniform(_, high) => *high as f64,
+            Self::Choice(choices) => choices.iter().map(|(_, choice)| choice.largest()).fold(0.0, f64::max),
+            Self::Trace(samples) => samples.values.iter().copied().max().unwrap_or_default() as f64,
+            other => other.mean(),
         }
     }
 }

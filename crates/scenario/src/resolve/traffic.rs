@@ -209,7 +209,7 @@ fn check_deadlines(cx: &Cx<'_>, all: &[Traffic]) -> Result<(), Error> {
 /// those of a SCONE packet, if any; a packet's own 28 bytes of headers are not sent.
 fn check_datagrams(cx: &Cx<'_>, path: &Path, quic: &Quic, pattern: &Pattern) -> Result<(), Error> {
     let scone = if quic.scone { SCONE_PACKET } else { 0 };
-    let (most, found) = (quic.max_udp_payload - scone - 38 + DATAGRAM_HEADER, pattern.typical_packet());
+    let (most, found) = (quic.max_udp_payload - scone - 38 + DATAGRAM_HEADER, pattern.longest_packet());
     if !quic.datagrams || found <= most as f64 {
         return Ok(());
     }
