@@ -501,6 +501,29 @@ fn a_single_gateway_is_addressed_with_or_without_name() {
     assert_eq!(short.gateways[0].regulator.rate.as_bps(), 3_000_000);
 }
 
+/// The listed key of a value overrides it, also of a gateway without a name in an array, and of one called like a part of it.
+#[test]
+fn listed_keys_of_a_gateway_override_it() {
+    let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
+    for gateway in ["[[gateway]]\n", "[gateway]\n"] {
+        let text = text.replace("[gateway]\n", gateway);
+        let parse = |change: Option<String>| {
+            Scenario::parse(&text, "my.toml", &change.into_iter().collect::<Vec<_>>()).expect("valid")
+        };
+        let original = parse(None);
+        let key =
+            &original.effective().iter().find(|e| e.key.ends_with("regulator.rate")).expect("a rate").key;
+        let changed = parse(Some(format!("{key}=3 Mbps")));
+        assert_eq!(changed.gateways[0].regulator.rate.as_bps(), 3_000_000, "{key}");
+    }
+    let text =
+        text.replace("[gateway]\n", "[gateway]\nname = \"return\"\n").replace("\"gateway\"", "\"return\"");
+    let change = "gateway.return.regulator.rate=100 kbps".to_owned();
+    let s = Scenario::parse(&text, "my.toml", &[change]).expect("a valid scenario");
+    let back = s.gateways[0].back.as_ref().expect("a return direction");
+    assert_eq!((s.gateways[0].regulator.rate.as_bps(), back.regulator.rate.as_bps()), (4_000_000, 100_000));
+}
+
 /// 100 Mbit/s over 250 + 250 ms and 50 ms for acknowledgements are 6.875 MB.
 #[test]
 fn spacelink_windows_follow_the_bandwidth_delay_product() {

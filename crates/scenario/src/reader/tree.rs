@@ -277,10 +277,11 @@ pub fn dotted(root: &Node, path: &Path) -> String {
         let _ = match step {
             Step::Key(key) => write!(text, "{dot}{}", bare_or_quoted(key)),
             // Gateways are addressed by name.
-            Step::Index(n) => match node.and_then(|n| n.get_text("name")) {
-                Some(name) if i == 1 => write!(text, "{dot}{}", bare_or_quoted(name)),
-                _ => write!(text, "[{}]", n + 1),
-            },
+            Step::Index(_) if i == 1 && text == "gateway" => {
+                let name = node.and_then(|n| n.get_text("name")).unwrap_or("gateway");
+                write!(text, ".{}", bare_or_quoted(name))
+            }
+            Step::Index(n) => write!(text, "[{}]", n + 1),
         };
     }
     text

@@ -236,7 +236,14 @@ pub fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
             let given = gateway.and_then(|g| g.get_text("name")).unwrap_or("gateway");
             let key = matches!(
                 *name,
-                "aqm" | "marking" | "receive_queue" | "pep" | "transmit_queue" | "regulator" | "spacelink"
+                "aqm"
+                    | "marking"
+                    | "receive_queue"
+                    | "pep"
+                    | "transmit_queue"
+                    | "regulator"
+                    | "spacelink"
+                    | "return"
             );
             if *name == given && !key {
                 Ok([steps(&["gateway"]), steps(rest)].concat())
