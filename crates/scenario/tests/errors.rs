@@ -1751,6 +1751,10 @@ fn mistakes_of_quic_give_messages() {
             "scone = true\nmax_udp_payload = \"1214 B\"",
             ":19: transport.x.max_udp_payload: found \"1214 B\"; allowed: at least 1215 B with scone, whose packets take 15 B",
         ),
+        (
+            "max_udp_payload = \"65000 B\"\nudp_header = \"536 B\"",
+            ":19: transport.x.max_udp_payload: found \"65 KB\"; allowed: together with udp_header (\"536 B\"), at most 65535 B",
+        ),
         ("tls_flight = \"99 B\"", ":14: transport.x.tls_flight: found \"99 B\"; allowed: at least 100 B"),
         ("max_data = \"1 KB\"", ":12: transport.x.max_data: found \"1 KB\"; allowed: at least 4096 B"),
         (

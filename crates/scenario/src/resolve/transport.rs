@@ -209,6 +209,10 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         let allowed = format!("{} to {} B", UDP_PAYLOAD.start(), UDP_PAYLOAD.end());
         return refuse("max_udp_payload", format!("\"{:?}\"", raw.max_udp_payload), allowed);
     }
+    if raw.max_udp_payload.0 + raw.udp_header.0 > LONGEST {
+        let allowed = format!("together with udp_header (\"{:?}\"), at most {LONGEST} B", raw.udp_header);
+        return refuse("max_udp_payload", format!("\"{:?}\"", raw.max_udp_payload), allowed);
+    }
     if raw.tls_flight.0 < LEAST_FLIGHT {
         return refuse(
             "tls_flight",
