@@ -107,6 +107,8 @@ pub struct Association {
     /// Control chunk to send.
     pub(super) control_due: Control,
     pub(super) cookie: Cookie,
+    /// Cookies that the peer refused as stale.
+    pub(super) stale_cookies: u32,
     pub(super) state: State,
     pub(super) listening: bool,
     pub(super) closing: bool,

@@ -24,7 +24,12 @@ impl Association {
                 self.establish(now);
             }
             Control::StaleCookie if self.state == State::CookieEchoed => {
-                // Section 5.2.6 (1): request a new cookie.
+                // Section 5.2.6: (1) request a new cookie; (2) give up, if cookies are always stale.
+                self.rto.on_acked(cfg, now, 0);
+                self.stale_cookies += 1;
+                if self.stale_cookies > cfg.max_init_retransmits {
+                    return self.fail();
+                }
                 self.state = State::CookieWait;
                 self.control_due = Control::Init { a_rwnd: cfg.a_rwnd };
             }

@@ -116,6 +116,29 @@ fn a_stale_cookie_is_refused() {
     );
 }
 
+/// Section 5.2.6 (2): Valid.Cookie.Life is shorter than the RTT of 600 ms. After Max.Init.Retransmits new cookies the
+/// association fails.
+#[test]
+fn an_association_whose_cookies_are_always_stale_fails() {
+    let cfg = Config { max_init_retransmits: 2, ..config() };
+    run(
+        &cfg,
+        "0    connect\n> init
+         600  < init-ack w9000\n> cookie-echo
+         1200 < stale\n> init
+              = rtt 600             # from the COOKIE ECHO to the answer
+         1800 < init-ack w9000\n> cookie-echo
+              = rtt 600
+         2400 < stale\n> init
+         3000 < init-ack w9000\n> cookie-echo
+              = failed false
+         3600 < stale
+              = failed true
+              = closed true
+              = timer none",
+    );
+}
+
 /// Section 5.2.1: both ends open at the same time.
 #[test]
 fn simultaneous_inits_set_up_one_association() {
