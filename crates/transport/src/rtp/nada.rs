@@ -24,6 +24,8 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rate};
 
+use super::receiver::MAX_MISORDER;
+
 /// Parameters, section 6.3, table 1 [s], except for the rates.
 const XREF: f64 = 0.010;
 const KAPPA: f64 = 0.5;
@@ -120,7 +122,10 @@ impl Observer {
 
     /// Takes note of a packet of `len` bytes with a one-way delay, up to a common offset [s].
     pub(super) fn on_packet(&mut self, now: Instant, seq: u16, len: u32, delay: f64) {
-        let ahead = i64::from(seq.wrapping_sub(self.highest as u16).cast_signed());
+        // Not the nearest number: after an outage of half of all numbers the packets would be late ones.
+        let behind = (self.highest as u16).wrapping_sub(seq);
+        let is_late = behind < MAX_MISORDER;
+        let ahead = if is_late { -i64::from(behind) } else { i64::from(behind.wrapping_neg()) };
         let number = self.highest + ahead;
         if ahead > 1 {
             let weight = if self.loss_interval > 0.0 { ALPHA } else { 1.0 };
@@ -343,6 +348,22 @@ mod tests {
         penalty(&mut observer, 0.095);
         observer.on_packet(at(700), 1, 1000, 0.25);
         penalty(&mut observer, 0.0855);
+    }
+
+    /// The numbers of 40 000 and 65 000 packets are the nearest from below to that before them, 25 535 and 535 behind. 700 ms after
+    /// the outage no loss is left in the window.
+    #[test]
+    fn packets_after_a_long_outage_are_not_late() {
+        for lost in [40_000, 65_000] {
+            let mut observer = Observer::new(0, at(0));
+            (0..100_u16).for_each(|i| observer.on_packet(at(u64::from(i) * 10), i, 1000, 0.25));
+            let begin = u64::from(lost) * 10 + 1000;
+            for i in 0..70_u16 {
+                observer.on_packet(at(begin + u64::from(i) * 10), i.wrapping_add(100 + lost), 1000, 0.25);
+            }
+            let found = observer.feedback(at(begin + 690)).unwrap_or_else(|| panic!("no feedback"));
+            assert_eq!((found.is_idle, found.congestion), (true, Duration::ZERO), "{lost}");
+        }
     }
 
     /// Section 5.1.5: a loss at 20 ms ends the idle time for 500 ms, a queueing delay of 10 ms as long as it is in the

@@ -8,7 +8,7 @@ use super::{Config, Packet, ReceiverReport, ReportBlock, SenderReport};
 
 /// A.1: a sequence number less than this ahead, or this much behind, is not a restart.
 const MAX_DROPOUT: u16 = 3000;
-const MAX_MISORDER: u16 = 100;
+pub(super) const MAX_MISORDER: u16 = 100;
 
 /// Receiver of a medium.
 #[derive(Clone, Debug, Default)]
