@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use bentpipe_quic::frames::{Frame, frames, packets};
-use bentpipe_quic::{Config, Connection, Datagram, Host, Stats};
-use bentpipe_units::{Duration, Instant, Rng};
+use bentpipe_quic::{Config, Connection, Datagram, Host, Limit, Stats};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 /// Network: the delay of each copy of a datagram that arrives.
 type Fate<'a> = dyn FnMut(Instant, bool, &Datagram) -> Vec<Duration> + 'a;
@@ -126,6 +126,29 @@ fn ack_delay_does_not_lengthen_the_probe_timeout() {
     let excess = stats.rto.saturating_sub(Duration::from_millis(101));
     // Ack delays are sent in units of 8 us.
     assert!(stats.rto >= Duration::from_millis(101) && excess < Duration::from_micros(20), "{:?}", stats.rto);
+}
+
+/// A window of 64 KB in a round trip of 100 ms is 5.2 Mbit/s: a cap of 2 Mbit/s holds the sender back, one of 100 Mbit/s does not.
+#[test]
+fn a_rate_cap_above_the_rate_of_the_window_is_not_the_limit() {
+    for (cap, limit) in [(2_000_000, Limit::Sender), (100_000_000, Limit::ReceiveWindow)] {
+        let rate_cap = Some(Rate::from_bps(cap));
+        let host = Host::new(Config { rate_cap, max_data: 65_536, ..Config::default() });
+        let mut net = Ends::new(&host, 1, |_, _, _: &Datagram| vec![Duration::from_millis(50)]);
+        while !net.ends[0].is_established() && net.step(Instant::ZERO + Duration::from_secs(1)) {}
+        let stream = net.ends[0].open().unwrap();
+        net.ends[0].write(stream, 50_000_000);
+        let mut found = Vec::new();
+        for ms in (5_000..10_000).step_by(7) {
+            while net.step(Instant::ZERO + Duration::from_millis(ms)) {
+                let readable = net.ends[1].readable(0);
+                net.ends[1].read(0, readable);
+            }
+            found.push(net.ends[0].limit());
+        }
+        let share = found.iter().filter(|found| **found == Some(limit)).count() as f64 / found.len() as f64;
+        assert!(share > 0.9, "{cap}: {share} of {limit:?}");
+    }
 }
 
 /// One datagram in twelve is lost and one in twelve repeated, in both directions, and each copy takes 20 to 50 ms. Three streams

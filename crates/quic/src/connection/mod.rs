@@ -338,7 +338,8 @@ impl Connection {
         if !self.is_established() {
             return None;
         }
-        let is_capped = self.rate_cap.is_some() && self.pacing_rate() == self.rate_cap;
+        // A cap above the rate that the windows allow holds nothing back.
+        let is_capped = self.is_held && self.rate_cap.is_some() && self.pacing_rate() == self.rate_cap;
         // quinn takes no more than the peer's flow control allows.
         Some(if !is_capped && self.streams.iter().any(Stream::has_unsent) {
             Limit::CongestionWindow
