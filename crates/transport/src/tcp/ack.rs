@@ -6,7 +6,7 @@ use super::accurate::EcnMode;
 use super::congestion::{Acked, Recovery};
 use super::connection::{Connection, Phase, State, Timer};
 use super::ns2::Reduction;
-use super::{Config, Flags, Segment};
+use super::{Algorithm, Config, Flags, Segment};
 
 /// Duplicate ACKs that indicate a loss, RFC 5681 section 3.2.
 pub(super) const DUP_ACKS: u16 = 3;
@@ -205,6 +205,11 @@ impl Connection {
                 // acknowledged.
                 let limit = if self.una > self.recover { 2 * smss } else { smss };
                 (ack.slow_start, ack.avoidance) = (acked.min(limit), acked);
+                if cfg.algorithm == Algorithm::CubicLinux {
+                    // Linux `tcp_cong_avoid()`: all that the ACK delivers, without what SACKs reported before.
+                    let delivered = self.sack.as_ref().map_or(acked, |board| board.delivered.min(acked));
+                    (ack.slow_start, ack.avoidance) = (delivered, delivered);
+                }
             }
             if let Some(hystart) = self.delivery.as_ref().and_then(|delivery| delivery.hystart.as_ref()) {
                 ack.slow_start = hystart.growth(acked, smss, cfg.paces()).unwrap_or(ack.slow_start);

@@ -379,6 +379,7 @@ impl Connection {
         board.update_segments(&mut context, ack, sack, una, max);
         // RFC 9937 section 6.2, DeliveredData.
         let delivered = (acked + board.sacked_bytes).saturating_sub(before);
+        board.delivered = delivered;
         if acked > 0 {
             self.loss_probe_due = false;
             let marked = marked || repaired.is_some_and(|repaired| repaired);

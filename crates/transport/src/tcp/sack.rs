@@ -34,6 +34,7 @@ impl Connection {
         let newly_sacked = board.update(ack, &sack, una, max);
         // RFC 9937 section 6.2, DeliveredData: the newly acknowledged data, less the part that was SACKed before.
         let delivered = (acked + board.sacked_bytes).saturating_sub(before);
+        board.delivered = delivered;
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
             self.on_new_ack(cfg, now, ack, echo, marked);

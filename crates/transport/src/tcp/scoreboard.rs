@@ -37,6 +37,8 @@ pub(super) struct Scoreboard {
     pub(super) ranges: Ranges,
     /// Total size of `ranges` [bytes].
     pub(super) sacked_bytes: u64,
+    /// DeliveredData of RFC 9937 section 6.2, of the latest ACK [bytes].
+    pub(super) delivered: u64,
     /// Octets below this position that are not SACKed are lost.
     pub(super) lost_below: u64,
     /// HighRxt.

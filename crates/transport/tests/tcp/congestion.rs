@@ -1,9 +1,9 @@
 //! Window growth: RFC 5681 sections 3.1 and 4.1, RFC 7661.
 
-use bentpipe_transport::tcp::{Config, Ecn, Flags, Sack, Segment, Timestamps};
+use bentpipe_transport::tcp::{Algorithm, Config, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
-use crate::trace::{config, established, segments};
+use crate::trace::{config, established, run, segments};
 
 fn window(segments: u32) -> Config {
     Config { initial_window: segments, ..config() }
@@ -240,6 +240,28 @@ fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
                    = cwnd 3000"
         ),
     );
+}
+
+/// Linux `tcp_slow_start()`: an ACK of four segments counts for four, where RFC 3465 allows two. If one of them was SACKed before,
+/// it counts for three.
+#[test]
+fn cubic_of_linux_counts_all_that_an_ack_delivers() {
+    let four = segments(4, "");
+    let cfg = Config { abc: true, algorithm: Algorithm::CubicLinux, sack: true, ..window(4) };
+    let begin = "0 connect\n> S 0:0 sackOK\n100 < S. 0:0 a1 w65535 sackOK\n> . 1:1 a1\n200 write 50000";
+    for (ack, cwnd, sent) in [
+        ("300 < . 1:1 a4001 w65535", 8000, 4..12),
+        (
+            "300 < . 1:1 a1 w65535 sack2001:3001
+                 > . 4001:5001
+             300 < . 1:1 a4001 w65535",
+            7000,
+            5..11,
+        ),
+    ] {
+        let sent: String = sent.map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+        run(&cfg, &format!("{begin}\n{four}\n{ack}\n{sent}\n= cwnd {cwnd}"));
+    }
 }
 
 /// With `half_of_cwnd` a loss halves the congestion window, whatever is outstanding; what duplicate ACKs added to it does not

@@ -7,9 +7,11 @@
 //! - `target` is the curve one minimum RTT ahead, not one smoothed RTT;
 //! - the Reno window grows by one segment per `15/8 cwnd`, whatever it was before (alpha does not become 1);
 //! - `cnt` is updated when the window has changed, or after 1/32 s;
-//! - a timeout clears `W_max`.
+//! - with byte counting an ACK counts for all that it delivers, in slow start too, where RFC 3465 allows two segments;
+//! - a timeout clears `W_max`;
+//! - RTT samples of the first second of a stage are ignored.
 //!
-//! Departures: times are not rounded to jiffies; the minimum RTT is that of smoothed RTTs.
+//! Departure: times are not rounded to jiffies.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -22,6 +24,8 @@ const BETA: u64 = 717;
 const C: f64 = 410.0 / 1024.0;
 /// `beta_scale`, in eighths: 8 (1024 + beta) / 3 / (1024 - beta).
 const RENO: u64 = 15;
+/// `cubictcp_acked()`: time from the start of a stage during which RTT samples are ignored.
+const IGNORED: Duration = Duration::from_secs(1);
 
 /// State of Linux's CUBIC; windows in segments.
 #[derive(Clone, Debug)]
@@ -48,8 +52,6 @@ pub(in crate::tcp) struct CubicLinux {
     last_at: Instant,
     /// Time of the last ACK.
     last_ack: Instant,
-    /// `delay_min`.
-    min_rtt: Duration,
 }
 
 impl Default for CubicLinux {
@@ -67,7 +69,6 @@ impl Default for CubicLinux {
             last_cwnd: 0,
             last_at: Instant::ZERO,
             last_ack: Instant::ZERO,
-            min_rtt: Duration::MAX,
         }
     }
 }
@@ -88,7 +89,7 @@ impl CubicLinux {
             self.origin = self.w_max.max(cwnd);
             now
         });
-        let x = (now - epoch + self.min_rtt).as_secs_f64() - self.k;
+        let x = (now - epoch + self.hystart.min_rtt()).as_secs_f64() - self.k;
         let target = self.origin.saturating_add_signed((C * x * x * x) as i64);
         self.count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
         if self.w_max == 0 {
@@ -123,9 +124,6 @@ impl Control for CubicLinux {
             *epoch += (now - self.last_ack).saturating_sub(ack.rtt);
         }
         self.last_ack = now;
-        if !ack.rtt.is_zero() {
-            self.min_rtt = self.min_rtt.min(ack.rtt);
-        }
         self.update(window.cwnd / smss, acked, smss, now);
         // `tcp_cong_avoid_ai()`: credit collected for a larger step counts for one segment only.
         let step = self.count * smss;
@@ -160,7 +158,9 @@ impl Control for CubicLinux {
         smss: u64,
         now: Instant,
     ) {
-        self.hystart.on_ack(window, rtt, una, nxt, smss, now);
+        if self.epoch.is_none_or(|epoch| now - epoch >= IGNORED) {
+            self.hystart.on_ack(window, rtt, una, nxt, smss, now);
+        }
     }
 }
 
@@ -190,6 +190,11 @@ mod tests {
         window
     }
 
+    /// Measures an RTT [ms].
+    fn measure(cubic: &mut CubicLinux, window: &mut Window, rtt: u64, now: Instant) {
+        cubic.on_round_trip(window, Duration::from_millis(rtt), 1, 1, 1000, now);
+    }
+
     /// 717/1024 of 12 is 8.4, of 100 it is 70.02, of 2 it is 1.4.
     #[test]
     fn ssthresh_is_in_whole_segments() {
@@ -204,6 +209,7 @@ mod tests {
     fn window_follows_the_cubic_curve() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
+        measure(&mut cubic, &mut window, 100, Instant::ZERO);
         let mut now = Instant::ZERO;
         for (low, high) in [(998_000, 1_001_000), (1_285_000, 1_311_000)] {
             run(&mut cubic, &mut window, &mut now, 100, 9082);
@@ -217,12 +223,29 @@ mod tests {
     fn the_window_grows_by_a_segment_per_cwnd_over_the_distance_to_the_curve() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
+        measure(&mut cubic, &mut window, 100, Instant::ZERO);
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
         for (acks, segments) in [(69, 700), (1, 701)] {
             for _ in 0..acks {
                 cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
             }
             assert_eq!(window.cwnd, segments * 1000);
+        }
+    }
+
+    /// `bictcp_update()`: the curve is that of one minimum RTT later, here of 100 ms, however long the smoothed RTT is, so `cnt`
+    /// is 70 as above. `cubictcp_acked()` ignores the samples of the first second of a stage.
+    #[test]
+    fn the_curve_is_a_minimum_rtt_ahead() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 1000);
+        measure(&mut cubic, &mut window, 100, Instant::ZERO);
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_secs(1) };
+        cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+        assert_eq!(cubic.count, 70);
+        for (ms, min_rtt) in [(999, 100), (1000, 40)] {
+            measure(&mut cubic, &mut window, 40, Instant::ZERO + Duration::from_millis(ms));
+            assert_eq!(cubic.hystart.min_rtt(), Duration::from_millis(min_rtt), "at {ms} ms");
         }
     }
 
@@ -257,6 +280,7 @@ mod tests {
     fn window_is_at_least_its_reno_window() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 20);
+        measure(&mut cubic, &mut window, 10, Instant::ZERO);
         assert_eq!(window.cwnd, 14_000);
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(10) };
         let mut now = Instant::ZERO;
@@ -274,6 +298,7 @@ mod tests {
     fn cnt_is_updated_after_a_32nd_of_a_second() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
+        measure(&mut cubic, &mut window, 100, Instant::ZERO);
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
         for (ms, count) in [(0, 70), (31, 70), (32, 53)] {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
@@ -285,7 +310,7 @@ mod tests {
     /// then 20 at most before the first loss, `cwnd / (tcp_cwnd - cwnd)` and 2 at least.
     #[test]
     fn the_reno_window_grows_by_a_segment_per_15_8_of_the_window() {
-        let mut cubic = CubicLinux { min_rtt: Duration::ZERO, ..CubicLinux::default() };
+        let mut cubic = CubicLinux::default();
         for (i, (acked, reno, left, count)) in [
             (1000, 8, 1000, 20),
             (14_000, 8, 15_000, 20),
@@ -322,6 +347,7 @@ mod tests {
     fn idle_time_is_not_counted() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
+        measure(&mut cubic, &mut window, 100, Instant::ZERO);
         let mut now = Instant::ZERO;
         run(&mut cubic, &mut window, &mut now, 100, 1000);
         let before = window.cwnd;

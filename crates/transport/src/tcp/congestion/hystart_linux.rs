@@ -100,6 +100,11 @@ impl HyStart {
         }
     }
 
+    /// D_min, `delay_min` of CUBIC too; zero before the first sample.
+    pub(in crate::tcp) fn min_rtt(&self) -> Duration {
+        if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt }
+    }
+
     /// Resets after a timeout: `bictcp_reset()` and `bictcp_hystart_reset()`.
     pub(in crate::tcp) fn on_timeout(&mut self, nxt: u64, now: Instant) {
         *self = Self { end: nxt, round_start: now, last_ack: now, ..Self::default() };
