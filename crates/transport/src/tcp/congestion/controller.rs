@@ -244,6 +244,15 @@ impl Controller {
             rtt,
             srtt: ack.srtt,
         };
+        if self.state.is_proportional() {
+            let bytes = (marked * smss).min(ack.bytes);
+            self.state.on_ecn_feedback(ack.bytes, bytes, una, self.next, now);
+            // RFC 9002, section 7.3.2: not for packets sent before a loss was found.
+            if marked > 0 && self.recovery.is_none_or(|begin| sent > begin) {
+                self.state.on_mark(&mut self.window, una, self.next, smss, now);
+                self.window.cwnd = self.resume.on_congestion(smss, self.next).unwrap_or(self.window.cwnd);
+            }
+        }
         let initial_window = self.initial_window();
         self.resume.on_ack(&mut self.window, initial_window, smss, &acknowledged);
         // As TCP: marked bytes do not let the window of L4S grow, and an ACK with marks not that of DCTCP.
@@ -252,13 +261,6 @@ impl Controller {
             1.. if self.state.is_proportional() => 0,
             _ => ack.growing,
         };
-        if self.state.is_proportional() {
-            let bytes = (marked * smss).min(ack.bytes);
-            self.state.on_ecn_feedback(ack.bytes, bytes, una, self.next, now);
-            if marked > 0 {
-                self.state.on_mark(&mut self.window, una, self.next, smss, now);
-            }
-        }
         self.state.on_round_trip(&mut self.window, rtt, una, self.next, smss, now);
         if let Some(hystart) = &mut self.hystart {
             hystart.on_ack(&mut self.window, Some(rtt), una, self.next);
@@ -563,6 +565,46 @@ mod tests {
             c.on_marked(at(100), at(50));
             c.on_marked(at(120), at(100));
             assert_eq!(c.window(), window, "{algorithm:?}");
+        }
+    }
+
+    /// RFC 9002, section 7.3.2: marks of packets that were sent before a loss was found do not reduce the window again, those of
+    /// later ones do.
+    #[test]
+    fn marks_of_packets_sent_before_a_loss_reduce_nothing() {
+        for algorithm in [Algorithm::Dctcp, Algorithm::Prague] {
+            let mut c = Controller::new(algorithm, PACKET, 40, false);
+            (0..40).for_each(|number| c.on_sent(at(0), PACKET.into(), number));
+            c.on_lost(at(100), at(0), 1200, false);
+            for (sent, acked, number, window) in
+                [(0, 110, 30, 24_000), (100, 200, 39, 24_000), (101, 201, 40, 12_000)]
+            {
+                c.on_sent(at(sent), PACKET.into(), number);
+                c.on_ack(at(acked), at(sent), PACKET.into(), Duration::from_millis(acked - sent));
+                c.on_end_acks(at(acked), 0, true, number, 1);
+                let found = c.window();
+                // The first update of alpha, from 1, counts one packet of one: it stays.
+                assert_eq!(found, window, "{algorithm:?}, sent at {sent} ms");
+            }
+        }
+    }
+
+    /// RFC 9959, sections 3.2 and 3.5: marks are congestion for DCTCP, too. In the Reconnaissance Phase they prevent the jump:
+    /// alpha of 15/16 + 1/320 leaves 12 712 bytes, and ten packets add 1132. After the jump half of PipeSize is left, of the 19
+    /// packets that were in flight before.
+    #[test]
+    fn marks_that_dctcp_counts_end_careful_resume() {
+        for (marks, window, has_retreated) in [([1, 0], 13_844, false), ([0, 1], 11_400, true)] {
+            let mut c = Controller::new(Algorithm::Dctcp, PACKET, 20, false);
+            c.resume(SavedPath { cwnd: 300 * u64::from(PACKET), rtt: Duration::from_millis(100) });
+            (0..39).for_each(|number| c.on_sent(at(0), PACKET.into(), number));
+            for (numbers, left, marked) in [(0..20, 19, marks[0]), (20..30, 9, marks[1])] {
+                for _ in numbers.clone() {
+                    c.on_ack(at(100), at(0), PACKET.into(), Duration::from_millis(100));
+                }
+                c.on_end_acks(at(100), left * u64::from(PACKET), false, numbers.end - 1, marked);
+            }
+            assert_eq!((c.window(), c.has_retreated()), (window, has_retreated), "{marks:?}");
         }
     }
 
