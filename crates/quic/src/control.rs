@@ -18,6 +18,9 @@ pub struct Shared {
     pub marks: AtomicU64,
     /// Bytes of packets sent, and neither acknowledged nor lost.
     pub in_flight: AtomicU64,
+    /// Bytes of the packet sent last, if it asks for no ACK and is thus not in flight (RFC 9002, section 2): quinn reports it as
+    /// sent all the same. Else zero.
+    not_in_flight: AtomicU64,
     /// Bytes that the path carried in a round trip, and its minimum RTT [ns]; zero if there is nothing to save.
     observed: (AtomicU64, AtomicU64),
     /// A resumed path met congestion.
@@ -48,6 +51,12 @@ impl Shared {
     pub fn observed(&self) -> Option<SavedPath> {
         let (cwnd, rtt) = (self.observed.0.load(Relaxed), self.observed.1.load(Relaxed));
         (cwnd > 0).then(|| SavedPath { cwnd, rtt: Duration::from_nanos(rtt) })
+    }
+
+    /// The packet sent last, of `bytes`, asks for no ACK.
+    pub fn on_not_in_flight(&self, bytes: u64) {
+        self.in_flight.fetch_sub(bytes.min(self.in_flight.load(Relaxed)), Relaxed);
+        self.not_in_flight.store(bytes, Relaxed);
     }
 
     fn sample(&self, rtt: Duration, srtt: Duration) {
@@ -94,6 +103,14 @@ impl Control {
         self.shared.has_retreated.store(self.controller.has_retreated(), Relaxed);
     }
 
+    /// Takes back the packet sent last, if it is not in flight.
+    fn take_back(&mut self) {
+        let bytes = self.shared.not_in_flight.swap(0, Relaxed);
+        if bytes > 0 {
+            self.controller.on_not_in_flight(bytes);
+        }
+    }
+
     fn time(&self, at: StdInstant) -> Instant {
         Instant::ZERO + duration(at.saturating_duration_since(self.epoch))
     }
@@ -118,6 +135,7 @@ impl ControllerFactory for Control {
 
 impl congestion::Controller for Control {
     fn on_sent(&mut self, now: StdInstant, bytes: u64, last_packet_number: u64) {
+        self.take_back();
         self.shared.in_flight.fetch_add(bytes, Relaxed);
         self.controller.on_sent(self.time(now), bytes, last_packet_number);
     }
@@ -130,6 +148,7 @@ impl congestion::Controller for Control {
         _app_limited: bool,
         rtt: &RttEstimator,
     ) {
+        self.take_back();
         let srtt = duration(rtt.get());
         (self.srtt, self.sent) = (Some(srtt), sent);
         self.controller.on_ack(self.time(now), self.time(sent), bytes, srtt);
@@ -160,6 +179,7 @@ impl congestion::Controller for Control {
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
+        self.take_back();
         let (now, sent) = (self.time(now), self.time(sent));
         if lost_bytes == 0 {
             self.controller.on_marked(now, sent);

@@ -1,6 +1,7 @@
 //! The log of one end.
 
 use bentpipe_units::Instant;
+use quinn_proto::FrameStats;
 
 use super::Connection;
 use crate::config::std_duration;
@@ -58,7 +59,16 @@ impl Connection {
 
 /// Frames that quinn has processed.
 pub(super) fn processed(quic: &quinn_proto::Connection) -> Counts {
-    let f = quic.stats().frame_rx;
+    counts(quic.stats().frame_rx)
+}
+
+/// Frames that quinn has sent and that ask for an ACK.
+pub(super) fn eliciting(quic: &quinn_proto::Connection) -> u64 {
+    let [_acks, others @ ..] = counts(quic.stats().frame_tx);
+    others.into_iter().sum()
+}
+
+fn counts(f: FrameStats) -> Counts {
     let others = f.ack_frequency
         + f.connection_close
         + f.data_blocked

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionError, DatagramEvent, Dir, EcnCodepoint, Event, StreamEvent, VarInt};
 
 use super::addresses::{SERVER, address_number, client_address};
-use super::logging::processed;
+use super::logging::{eliciting, processed};
 use super::streams::{read, write};
 use super::{Connection, Datagram, GIVEN_UP};
 use crate::frames::{Ack, Frame, frames};
@@ -124,11 +124,15 @@ impl Connection {
             frames.stream + frames.datagram
         };
         let before = if self.is_readable { 0 } else { data_frames(quic) };
+        let eliciting_before = eliciting(quic);
         let sent = quic.poll_transmit(at, 1, &mut payload);
         let Some(sent) = sent else {
             self.pass_endpoint_events();
             return None;
         };
+        if eliciting(quic) == eliciting_before {
+            self.shared.on_not_in_flight(payload.len() as u64);
+        }
         // A server asks the address before for an answer (RFC 9000, section 9.3.3), besides all else.
         let is_on_path = self.is_client || sent.destination == quic.remote_address();
         let address = if is_on_path { self.address } else { address_number(sent.destination) };

@@ -206,6 +206,17 @@ impl Controller {
         });
     }
 
+    /// The packet sent last, of `bytes`, asks for no ACK, so that it is not in flight.
+    pub fn on_not_in_flight(&mut self, bytes: u64) {
+        if let Some(search) = &mut self.search {
+            search.on_not_in_flight(bytes);
+        }
+        if let Some(delivery) = &mut self.delivery {
+            delivery.records.pop_back();
+            delivery.in_flight = delivery.in_flight.saturating_sub(bytes);
+        }
+    }
+
     /// A packet of `bytes` sent at `sent` is acknowledged; [`Self::on_end_acks`] follows the last one of an ACK.
     pub fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, srtt: Duration) {
         self.ack.bytes += bytes;
@@ -271,6 +282,8 @@ impl Controller {
             search.on_ack(&mut self.window, &ack);
         }
         if let Some(delivery) = &mut self.delivery {
+            // Packets of discarded keys are neither acknowledged nor lost.
+            delivery.in_flight = in_flight;
             let loss_state = match self.recovery {
                 _ if self.has_collapsed => LossState::Loss,
                 Some(begin) if sent <= begin => LossState::Recovery,
@@ -979,6 +992,24 @@ mod tests {
             let gain = if is_app_limited { 1.0 } else { 1.25 };
             assert!((before - 1.25).abs() < 0.01 && (rate(&c) - gain).abs() < 0.01, "{before}, {}", rate(&c));
         }
+    }
+
+    /// RFC 9002, section 2: packets that ask for no ACK are not in flight. Between the two data packets fifty of 40 bytes acknowledge
+    /// data of the peer: after them nothing is in flight, so that the second packet begins a new sample.
+    #[test]
+    fn packets_without_an_ack_are_not_in_flight() {
+        let mut c = Controller::new(Algorithm::Bbr3, PACKET, 60, false);
+        c.on_sent(at(0), 1200, 0);
+        c.on_ack(at(100), at(0), 1200, Duration::from_millis(100));
+        c.on_end_acks(at(100), 0, true, 0, 0);
+        for number in 1..=50 {
+            c.on_sent(at(100 + number), 40, number);
+            c.on_not_in_flight(40);
+        }
+        c.on_sent(at(5000), 1200, 51);
+        let delivery = c.delivery.unwrap();
+        let record = delivery.records.back().unwrap();
+        assert_eq!((delivery.in_flight, record.tx_in_flight, record.delivered_at), (1200, 1200, at(5000)));
     }
 
     /// draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.3.4, on the path above: packet 2900 is lost, which the ACK of

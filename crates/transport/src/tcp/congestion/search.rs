@@ -74,6 +74,11 @@ impl Search {
         self.sent += bytes;
     }
 
+    /// `bytes` of those sent last ask for no ACK.
+    pub(in crate::tcp) fn on_not_in_flight(&mut self, bytes: u64) {
+        self.sent = self.sent.saturating_sub(bytes);
+    }
+
     /// Processes an ACK, before the window grows.
     pub(in crate::tcp) fn on_ack(&mut self, window: &mut Window, ack: &SearchAck) {
         if self.over || !window.is_in_slow_start() {
