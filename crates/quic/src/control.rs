@@ -73,8 +73,8 @@ pub struct Control {
     unsaved: Arc<Controller>,
     epoch: StdInstant,
     shared: Arc<Shared>,
-    /// Of the ACK that is being processed.
-    sent: StdInstant,
+    /// Sending time of the latest packet that the ACK being processed acknowledges.
+    sent: Option<StdInstant>,
     srtt: Option<Duration>,
     /// Marks that the controller knows of.
     known_marks: u64,
@@ -93,7 +93,7 @@ impl Control {
         if let Some(saved) = saved {
             controller.resume(saved);
         }
-        Self { controller, unsaved, epoch, shared, sent: epoch, srtt: None, known_marks: 0 }
+        Self { controller, unsaved, epoch, shared, sent: None, srtt: None, known_marks: 0 }
     }
 
     fn store_observed(&self) {
@@ -150,7 +150,7 @@ impl congestion::Controller for Control {
     ) {
         self.take_back();
         let srtt = duration(rtt.get());
-        (self.srtt, self.sent) = (Some(srtt), sent);
+        (self.srtt, self.sent) = (Some(srtt), self.sent.max(Some(sent)));
         self.controller.on_ack(self.time(now), self.time(sent), bytes, srtt);
     }
 
@@ -162,9 +162,9 @@ impl congestion::Controller for Control {
         largest_packet_num_acked: Option<u64>,
     ) {
         self.shared.in_flight.store(in_flight, Relaxed);
-        if let Some(srtt) = self.srtt {
-            self.shared.sample(duration(now.saturating_duration_since(self.sent)), srtt);
-        }
+        // quinn calls this for packets that ask for no ACK, too.
+        let (Some(sent), Some(srtt)) = (self.sent.take(), self.srtt) else { return };
+        self.shared.sample(duration(now.saturating_duration_since(sent)), srtt);
         let marks = self.shared.marks.load(Relaxed);
         let marked = marks - std::mem::replace(&mut self.known_marks, marks);
         let largest = largest_packet_num_acked.unwrap_or_default();

@@ -168,7 +168,10 @@ fn resume(
         if client.peer_finished(0) {
             assert_eq!(client.readable(0), bytes, "bytes in order");
             // Of a client that has sent only acknowledgements for a long time.
-            assert!(bytes < 1_000_000 || client.stats().in_flight < 1200, "{:?}", client.stats());
+            let stats = client.stats();
+            assert!(bytes < 1_000_000 || stats.in_flight < 1200, "{stats:?}");
+            let longest = network.link.delay.times(2) + Duration::from_secs(3);
+            assert!(stats.rtt.is_none_or(|rtt| rtt < longest), "{stats:?}");
             return (now, network, client.resumption());
         }
         for (to_client, end) in [true, false].into_iter().zip(&mut ends) {
