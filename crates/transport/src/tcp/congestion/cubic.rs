@@ -10,7 +10,8 @@
 //!   reach the previous one: fast convergence, section 4.7.
 //!
 //! Departures: an idle time between ACKs counts as one RTT at most, because the window is not used during it (section
-//! 5.8 leaves its detection open). No HyStart++.
+//! 5.8 leaves its detection open). With byte counting, also over QUIC, the window grows for each segment acknowledged instead
+//! of each ACK: with few ACKs it would lag the curve. No HyStart++.
 
 use bentpipe_units::Instant;
 
@@ -105,7 +106,7 @@ impl Control for Cubic {
         } else {
             // RFC 9438 sections 4.4, 4.5: the concave and convex regions.
             let target = self.w_cubic(t + ack.rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
-            cwnd + (target - cwnd) / cwnd
+            cwnd + (target - cwnd) * (ack.avoidance as f64 / segment).min(cwnd) / cwnd
         };
         let bytes = grown.max(cwnd) * segment;
         window.cwnd = (bytes as u64).max(window.cwnd);
@@ -231,6 +232,21 @@ mod tests {
             let mut window = Window::new(8000, Some(8000));
             let ack =
                 Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(500) };
+            cubic.on_ack(&mut window, &ack, 1000, now);
+            assert_eq!(window.cwnd, cwnd);
+        }
+    }
+
+    /// The curve one RTT ahead is 0.4 * 1^3 = 0.4 segments above the window of 8. An ACK that counts for one segment adds 0.4 / 8,
+    /// one for four segments four times as much, and one for more segments than the window has no more than the distance.
+    #[test]
+    fn an_ack_of_several_segments_counts_for_each_with_byte_counting() {
+        for (avoidance, cwnd) in [(1000, 8050), (4000, 8200), (9000, 8400)] {
+            let now = Instant::ZERO + Duration::from_secs(1);
+            let epoch = Some(Instant::ZERO);
+            let mut cubic = Cubic { w_max: 8.0, k: 1.0, epoch, last: now, ..Cubic::default() };
+            let mut window = Window::new(8000, Some(8000));
+            let ack = Acked { bytes: avoidance, slow_start: 0, avoidance, rtt: Duration::from_secs(1) };
             cubic.on_ack(&mut window, &ack, 1000, now);
             assert_eq!(window.cwnd, cwnd);
         }
