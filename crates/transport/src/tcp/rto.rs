@@ -127,7 +127,10 @@ impl Rto {
         if let Some(linux) = &mut self.linux {
             let first = self.smoothed.srtt.is_zero();
             linux.on_deviation(cfg, &mut self.smoothed.rttvar, self.smoothed.srtt, r);
-            if first || una > linux.rtt_seq {
+            if first {
+                // The first round counts this deviation, too.
+                linux.rtt_seq = max;
+            } else if una > linux.rtt_seq {
                 linux.on_round(cfg, &mut self.smoothed.rttvar, max);
             }
             self.smoothed.srtt = if first { r } else { weighted(self.smoothed.srtt, r, 8) };
@@ -217,8 +220,11 @@ impl Rto {
     }
 
     /// Adapts the RTO after a spurious timeout: the RTT is longer than the estimate `before` it. RFC 4015 section 3.2,
-    /// steps 0 and 8.
+    /// steps 0 and 8. Linux leaves it to the measurement.
     pub(super) fn on_spurious(&mut self, cfg: &Config, before: &Self) {
+        if self.linux.is_some() {
+            return;
+        }
         self.smoothed.srtt = (before.smoothed.srtt + cfg.clock_granularity.times(2)).max(self.latest);
         self.smoothed.rttvar = before.smoothed.rttvar.max(self.latest.part(2));
         let rto = self.smoothed.srtt + self.smoothed.rttvar.times(4).max(cfg.clock_granularity);
@@ -388,8 +394,10 @@ mod tests {
     /// | 100 | 200 | 200 | 100 | 300 |
     /// | 140 | 200 - 50 + 40 = 190 | 200 | 105 | 305 |
     /// | 65 | 190 - 47.5 + 40 = 182.5 | 200 | 100 | 300 |
-    /// | 20, ends the round | 182.5 - 45.625 + 45.625 + 34.375/8 = 186.796875 | 200 - 10/4 = 197.5 | 90 | 287.5 |
+    /// | 20, ends the round with the largest mdev of 200 | 182.5 - 45.625 + 45.625 + 34.375/8 = 186.796875 | 200 | 90 | 290 |
     /// | 400 | 186.796875 - 46.699218 + 310 = 450.097657 | the same | 128.75 | 578.847657 |
+    /// | 128.75, ends the round | 3/4 · 450.097657 = 337.573243 | 450.097657 | 128.75 | 578.847657 |
+    /// | 128.75, ends the round | 3/4 · 337.573243 = 253.179932 | 450.097657 - 196.917725/4 = 400.868226 | 128.75 | 529.618226 |
     #[test]
     fn rto_follows_the_estimator_of_linux() {
         let cfg = config(Estimator::Linux, Duration::ZERO);
@@ -398,11 +406,13 @@ mod tests {
             (100.0, 1, 300.0),
             (140.0, 9, 305.0),
             (65.0, 10, 300.0),
-            (20.0, 11, 287.5),
+            (20.0, 11, 290.0),
             (400.0, 12, 578.847_657),
+            (128.75, 21, 578.847_657),
+            (128.75, 31, 529.618_226),
         ];
         for (r, una, interval) in table {
-            rto.measured(&cfg, ms(r), 1, (una, 10 + una / 11 * 10));
+            rto.measured(&cfg, ms(r), 1, (una, una.next_multiple_of(10).max(10)));
             assert_eq!(rto.interval(), ms(interval), "{r}");
         }
     }
@@ -493,6 +503,18 @@ mod tests {
             rto.on_established(&cfg, lost);
             assert_eq!(rto.interval(), Duration::from_secs(seconds));
         }
+    }
+
+    /// Linux `tcp_try_undo_loss()` changes no estimate: SRTT and RTTVAR are those of the measurement, 300 and 600.
+    #[test]
+    fn a_spurious_timeout_leaves_the_estimator_of_linux() {
+        let cfg = config(Estimator::Linux, Duration::ZERO);
+        let mut before = Rto::new(&cfg);
+        before.measured(&cfg, ms(100.0), 1, (0, 0));
+        let mut rto = Rto::new(&cfg);
+        rto.measured(&cfg, ms(300.0), 1, (0, 0));
+        rto.on_spurious(&cfg, &before);
+        assert_eq!((rto.srtt(), rto.interval()), (Some(ms(300.0)), ms(900.0)));
     }
 
     /// RFC 4015, section 3.2, with G of 1 ms and 100 and 50 ms before the timeout. A latest RTT of 300 ms: SRTT 300, RTTVAR
