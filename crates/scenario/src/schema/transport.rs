@@ -104,7 +104,8 @@ pub struct Tcp {
     /// selectively acknowledged. If false, one segment per detected hole is retransmitted, which takes a round trip
     /// each.
     pub go_back_n: bool,
-    /// An idle connection restarts from the initial window (RFC 5681, 4.1).
+    /// An idle connection restarts from the initial window (RFC 5681, 4.1); with `cubic-linux` from half of its window for each
+    /// retransmission timeout that it was idle (RFC 2861).
     pub slow_start_restart: bool,
     /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
     pub hystart: bool,

@@ -62,7 +62,8 @@ pub struct Config {
     /// Increase the window by the bytes that ACKs cover, not by their number: appropriate byte counting, RFC 3465, with
     /// L = 2.
     pub abc: bool,
-    /// Reduce the window to the initial one after an idle time of one RTO, RFC 5681 section 4.1.
+    /// Reduce the window after an idle time of one RTO: to the initial one, RFC 5681 section 4.1, or with CUBIC as in Linux to half
+    /// for each RTO, RFC 2861.
     pub slow_start_restart: bool,
     /// Maximum sending rate of data segments, including headers. `None`: limited only by the windows and by the pacing
     /// rate of the algorithm, if it has one.

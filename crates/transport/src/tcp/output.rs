@@ -228,12 +228,11 @@ impl Connection {
     /// RFC 5681 section 4.1: after more than one RTO without sending, the window is reduced to the restart window.
     #[inline]
     fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
-        if cfg.slow_start_restart
-            && !cfg.algorithm.sets_cwnd()
-            && self.una == self.max
-            && now - self.data_sent_at > self.rto.interval()
-        {
-            self.window.cwnd = self.window.cwnd.min(cfg.iw());
+        let (idle, rto) = (now - self.data_sent_at, self.rto.interval());
+        if cfg.slow_start_restart && !cfg.algorithm.sets_cwnd() && self.una == self.max && idle > rto {
+            self.algorithm.restart(&mut self.window, idle, rto, cfg);
+            // Once for this idle time, also if the peer's window holds the data back.
+            self.data_sent_at = now;
         }
     }
 

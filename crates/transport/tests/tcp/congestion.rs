@@ -116,6 +116,25 @@ fn window_is_restarted_after_an_idle_rto() {
     established(&cfg, 65_535, &format!("{grown}\n 9000 write 10000\n {five}"));
 }
 
+/// Linux `tcp_cwnd_restart()`: half of four segments after more than one RTO (1 s), where RFC 5681 leaves the initial window of one.
+#[test]
+fn cubic_of_linux_halves_the_window_after_an_idle_rto() {
+    for (algorithm, sent) in
+        [(Algorithm::NewReno, "> . 3001:4001"), (Algorithm::CubicLinux, "> . 3001:4001\n> . 4001:5001")]
+    {
+        let trace = "100  write 1000
+                          > . 1:1001
+                     200  < . 1:1 a1001 w65535
+                     200  write 2000
+                          > . 1001:2001
+                          > . 2001:3001
+                     300  < . 1:1 a3001 w65535
+                          = cwnd 4000
+                     1201 write 10000";
+        established(&Config { algorithm, abc: true, ..window(1) }, 65_535, &format!("{trace}\n{sent}"));
+    }
+}
+
 /// RFC 5681 section 4.1: RW = min(IW, cwnd).
 #[test]
 fn idle_restart_does_not_increase_the_window() {

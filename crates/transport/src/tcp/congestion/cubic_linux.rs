@@ -8,6 +8,8 @@
 //! - the Reno window grows by one segment per `15/8 cwnd`, whatever it was before (alpha does not become 1);
 //! - `cnt` is updated when the window has changed, or after 1/32 s;
 //! - with byte counting an ACK counts for all that it delivers, in slow start too, where RFC 3465 allows two segments;
+//! - an idle time halves the window for each RTO, down to the initial window, and leaves `ssthresh` at 3/4 of it or more
+//!   (`tcp_cwnd_restart()`, RFC 2861), where RFC 5681 leaves the initial window;
 //! - a timeout clears `W_max`;
 //! - RTT samples of the first second of a stage are ignored.
 //!
@@ -16,7 +18,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::hystart_linux::HyStart;
-use super::{Acked, Control, Window};
+use super::{Acked, Config, Control, Window};
 
 /// `beta`, in units of 1/1024.
 const BETA: u64 = 717;
@@ -144,6 +146,21 @@ impl Control for CubicLinux {
         self.acked = 0;
     }
 
+    fn restart(&mut self, window: &mut Window, idle: Duration, rto: Duration, cfg: &Config) {
+        let (smss, least) = (cfg.smss(), cfg.iw().min(window.cwnd));
+        let cwnd = window.cwnd / smss;
+        if let Some(ssthresh) = window.ssthresh() {
+            // `tcp_current_ssthresh()`.
+            window.set_ssthresh(ssthresh.max((cwnd / 2 + cwnd / 4) * smss));
+        }
+        let mut left = idle.saturating_sub(rto);
+        while !left.is_zero() && window.cwnd > least {
+            window.cwnd = window.cwnd / smss / 2 * smss;
+            left = left.saturating_sub(rto);
+        }
+        window.cwnd = window.cwnd.max(least);
+    }
+
     fn on_timeout(&mut self, nxt: u64, now: Instant) {
         *self = Self::default();
         self.hystart.on_timeout(nxt, now);
@@ -247,6 +264,27 @@ mod tests {
             measure(&mut cubic, &mut window, 40, Instant::ZERO + Duration::from_millis(ms));
             assert_eq!(cubic.hystart.min_rtt(), Duration::from_millis(min_rtt), "at {ms} ms");
         }
+    }
+
+    /// `tcp_cwnd_restart()`, with an RTO of 1 s and an initial window of ten segments: half of the window for each whole RTO less
+    /// one that the sender was idle for longer than. ssthresh is 3/4 of 90 segments, 45 and 22, if it was less.
+    #[test]
+    fn an_idle_time_halves_the_window_for_each_rto() {
+        for (ms, segments) in [(1001, 45), (2000, 45), (2001, 22), (3001, 11), (4001, 10), (999_000, 10)] {
+            for (before, after) in [(None, None), (Some(40), Some(67)), (Some(80), Some(80))] {
+                let mut window = Window::new(90_000, before.map(|segments: u64| segments * 1000));
+                let cfg = Config { mss: 1000, ..Config::default() };
+                let (idle, rto) = (Duration::from_millis(ms), Duration::from_secs(1));
+                CubicLinux::default().restart(&mut window, idle, rto, &cfg);
+                let ssthresh = after.map(|segments: u64| segments * 1000);
+                assert_eq!((window.cwnd, window.ssthresh()), (segments * 1000, ssthresh), "{ms} ms");
+            }
+        }
+        // A window below the initial one stays.
+        let mut window = Window::new(4000, None);
+        let cfg = Config { mss: 1000, ..Config::default() };
+        CubicLinux::default().restart(&mut window, Duration::MAX, Duration::from_secs(1), &cfg);
+        assert_eq!(window.cwnd, 4000);
     }
 
     /// RTT 40 ms, ACKs 2 ms apart: HyStart ends slow start after more than 20.5 ms, with the twelfth ACK.

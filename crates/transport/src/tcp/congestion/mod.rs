@@ -150,6 +150,11 @@ trait Control {
     /// the window. Data up to `max` has been sent.
     fn on_mark(&mut self, _window: &mut Window, _una: u64, _max: u64, _smss: u64, _now: Instant) {}
 
+    /// Nothing was sent for `idle`, more than the timeout `rto`, and nothing is in flight: RFC 5681 section 4.1.
+    fn restart(&mut self, window: &mut Window, _idle: Duration, _rto: Duration, cfg: &Config) {
+        window.cwnd = window.cwnd.min(cfg.iw());
+    }
+
     /// The application sends again after an idle time.
     fn on_restart(&mut self, _window: &mut Window, _cfg: &Config, _now: Instant) {}
 
@@ -308,6 +313,16 @@ macro_rules! registry {
 
             pub(super) fn on_spurious_timeout(&mut self) {
                 match self { $(Self::$name(state) => state.on_spurious_timeout(),)+ }
+            }
+
+            pub(super) fn restart(
+                &mut self,
+                window: &mut Window,
+                idle: Duration,
+                rto: Duration,
+                cfg: &Config,
+            ) {
+                match self { $(Self::$name(state) => state.restart(window, idle, rto, cfg),)+ }
             }
 
             pub(super) fn on_restart(&mut self, window: &mut Window, cfg: &Config, now: Instant) {
