@@ -39,6 +39,8 @@ pub struct Controller {
     delivery: Option<Box<Delivery>>,
     /// Start of the current recovery period: packets sent up to it cause no second reduction.
     recovery: Option<Instant>,
+    /// True until a packet sent after its start is acknowledged.
+    is_recovering: bool,
     /// True after persistent congestion, until a packet sent later is acknowledged.
     has_collapsed: bool,
     /// Number of the next packet.
@@ -109,6 +111,7 @@ impl Controller {
             resume: Resume::default(),
             delivery: algorithm.sets_cwnd().then(Box::default),
             recovery: None,
+            is_recovering: false,
             has_collapsed: false,
             next: 0,
             ack: Batch::default(),
@@ -222,7 +225,7 @@ impl Controller {
         self.ack.bytes += bytes;
         if self.recovery.is_none_or(|begin| sent > begin) {
             self.ack.growing += bytes;
-            self.has_collapsed = false;
+            (self.is_recovering, self.has_collapsed) = (false, false);
         }
         self.ack.sent = self.ack.sent.max(Some(sent));
         self.ack.srtt = srtt;
@@ -284,10 +287,10 @@ impl Controller {
         if let Some(delivery) = &mut self.delivery {
             // Packets of discarded keys are neither acknowledged nor lost.
             delivery.in_flight = in_flight;
-            let loss_state = match self.recovery {
+            let loss_state = match self.is_recovering {
                 _ if self.has_collapsed => LossState::Loss,
-                Some(begin) if sent <= begin => LossState::Recovery,
-                _ => LossState::Open,
+                true => LossState::Recovery,
+                false => LossState::Open,
             };
             let sample = delivery.sample((ack.bytes, rtt), in_flight, loss_state);
             let limits = self.state.on_sample(&mut self.window, &sample, &self.cfg, Some(ack.srtt), now);
@@ -344,7 +347,7 @@ impl Controller {
         if self.recovery.is_some_and(|begin| sent <= begin) {
             return;
         }
-        self.recovery = Some(now);
+        (self.recovery, self.is_recovering) = (Some(now), true);
         let smss = u64::from(self.cfg.mss);
         if let Some(hystart) = &mut self.hystart {
             hystart.stop();
@@ -439,7 +442,7 @@ impl Delivery {
             interval_delivered: newest.map_or(0, |newest| self.delivered - newest.delivered),
             lost_since: newest.map_or(0, |newest| self.lost - newest.lost),
             tx_in_flight: newest.map_or(0, |newest| newest.tx_in_flight),
-            prior_in_flight: in_flight + bytes + lost,
+            prior_in_flight: in_flight + bytes,
             in_flight,
             rtt: Some(rtt),
             rate,
@@ -862,7 +865,7 @@ mod tests {
     ///
     /// - At 100 ms two arrive: 2400 bytes within 100 ms, 192 kbit/s; 3600 were in flight before the ACK.
     /// - The third is lost. A packet leaves at 110 ms and arrives at 210 ms: 1200 bytes within 100 ms, 96 kbit/s. Nothing was lost
-    ///   since it left.
+    ///   since it left, and nothing else was in flight before the ACK.
     /// - While samples are marked up to 4800 bytes, a packet leaves at 300 ms. With its ACK no more than that has been delivered, so
     ///   that the next packet, too, is marked, but not the one after it.
     /// - An ACK at the time at which the packet was sent gives no rate.
@@ -892,7 +895,7 @@ mod tests {
         assert_eq!((sample.delivered, sample.total, sample.prior_delivered), (1200, 3600, 2400));
         assert_eq!(
             (sample.interval_delivered, sample.tx_in_flight, sample.prior_in_flight),
-            (1200, 1200, 2400)
+            (1200, 1200, 1200)
         );
         assert_eq!((sample.lost, sample.lost_since, sample.app_limited), (1200, 0, false));
         assert_eq!(sample.rate, Some(Rate::from_bps(96_000)));
@@ -1034,6 +1037,10 @@ mod tests {
         assert!(before > 110 * 1200, "{before}");
         assert_eq!(windows[2964..3023].iter().max(), Some(&(61 * 1200)));
         assert!(windows[3024] >= before, "{} of {before}", windows[3024]);
+        // A packet from before the loss that arrives late begins no other recovery.
+        c.on_ack(at(3100), at(2960), 1200, Duration::from_millis(60));
+        c.on_end_acks(at(3100), 60 * 1200, false, 3040, 0);
+        assert!(c.window() >= before, "{} of {before}", c.window());
     }
 
     /// draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.3.4, on the path above: 30 packets are lost in persistent
