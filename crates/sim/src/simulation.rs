@@ -15,10 +15,6 @@ pub struct Simulation {
     scenario: Scenario,
     seed: u64,
     end: Instant,
-    /// Goodput of each class between two samples [bit/s].
-    goodput: Vec<Vec<f64>>,
-    /// Payload delivered to each class at the last sample [bytes].
-    delivered: Vec<u64>,
 }
 
 impl Simulation {
@@ -35,15 +31,13 @@ impl Simulation {
                 spec.label
             )));
         }
-        let engine = build::build(scenario, seed, make_aqm).map_err(Error::Unsupported)?;
-        let delivered: Vec<u64> = engine.record.recorder.delivered_bytes().collect();
+        let mut engine = build::build(scenario, seed, make_aqm).map_err(Error::Unsupported)?;
+        engine.record.recorder.record_goodput();
         Ok(Self {
             engine,
             scenario: scenario.clone(),
             seed,
             end: Instant::ZERO + scenario.run.warmup + scenario.run.duration,
-            goodput: delivered.iter().map(|_| Vec::new()).collect(),
-            delivered,
         })
     }
 
@@ -70,14 +64,8 @@ impl Simulation {
     /// # Errors
     /// A run that has grown beyond a limit.
     pub fn advance(&mut self, to: Instant) -> Result<(), Error> {
-        let to = to.min(self.end);
-        while self.now() < to {
-            let sample = self.engine.record.recorder.next_sample();
-            self.engine.run_until(sample.map_or(to, |at| at.clamp(self.now(), to)), |_| true);
-            self.check_fault()?;
-            self.measure_goodput();
-        }
-        Ok(())
+        self.engine.run_until(to.min(self.end).max(self.now()), |_| true);
+        self.check_fault()
     }
 
     /// Handles the events up to the next packet that arrives at the subject, leaves it or is dropped there. Returns false at
@@ -88,32 +76,11 @@ impl Simulation {
     pub fn step(&mut self) -> Result<bool, Error> {
         let stepped = self.engine.step(self.end);
         self.check_fault()?;
-        self.measure_goodput();
         Ok(stepped)
     }
 
     fn check_fault(&self) -> Result<(), Error> {
         self.engine.fault.clone().map_or(Ok(()), |why| Err(Error::Unsupported(why)))
-    }
-
-    /// Measures the goodput of each class if there is a new sample.
-    fn measure_goodput(&mut self) {
-        let recorder = &self.engine.record.recorder;
-        let samples = recorder.series().first().map_or(0, |time| time.values.len());
-        let interval = self.scenario.run.sample_interval.as_secs_f64();
-        for ((goodput, last), now) in
-            self.goodput.iter_mut().zip(&mut self.delivered).zip(recorder.delivered_bytes())
-        {
-            // The measurement begins with the first sample; a step may pass several.
-            let missing = samples - goodput.len();
-            if missing > 0 {
-                let rate = (now - *last) as f64 * 8.0 / interval / missing as f64;
-                goodput.resize(samples, rate);
-            }
-            if missing > 0 || samples == 0 {
-                *last = now;
-            }
-        }
     }
 
     /// Continues as `scenario` says, which has the same parts; returns the keys that differ.
@@ -144,9 +111,8 @@ impl Simulation {
     }
 
     /// Goodput of each class in the interval before each sample [bit/s].
-    #[must_use]
-    pub fn goodput(&self) -> &[Vec<f64>] {
-        &self.goodput
+    pub fn goodput(&self) -> impl Iterator<Item = &[f64]> {
+        self.engine.record.recorder.goodput()
     }
 
     /// Packets dropped or lost so far during the measurement.

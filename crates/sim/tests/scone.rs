@@ -124,7 +124,7 @@ fn advice_follows_a_link_whose_rate_changes_during_the_run() {
     // Goodput of the video in the last third of the run so far [bit/s].
     let rate = |simulation: &mut Simulation, seconds| {
         simulation.advance(at(seconds)).unwrap_or_else(|e| panic!("{e}"));
-        let goodput = &simulation.goodput()[0];
+        let goodput = simulation.goodput().next().unwrap_or_else(|| panic!("no class"));
         let last = &goodput[goodput.len() * 2 / 3..];
         last.iter().sum::<f64>() / last.len() as f64
     };

@@ -57,6 +57,22 @@ fn steps_do_not_change_the_course_of_a_run() {
 }
 
 #[test]
+fn goodput_of_each_sample_does_not_depend_on_the_steps() {
+    let scenario = scenario("quic-geo", &[]);
+    let goodput =
+        |simulation: &Simulation| -> Vec<Vec<f64>> { simulation.goodput().map(<[f64]>::to_vec).collect() };
+    let mut whole = begun(&scenario);
+    advanced(&mut whole, 10_000);
+    let mut stepped = begun(&scenario);
+    while stepped.now() < at(9_900) {
+        stepped.step().unwrap_or_else(|e| panic!("{e}"));
+    }
+    advanced(&mut stepped, 10_000);
+    assert_eq!(goodput(&stepped), goodput(&whole));
+    assert!(goodput(&whole).iter().flatten().any(|&rate| rate > 0.0));
+}
+
+#[test]
 fn a_step_ends_with_one_packet_at_the_subject() {
     let mut simulation = begun(&scenario("small-gateway", &[]));
     let mut last = simulation.now();

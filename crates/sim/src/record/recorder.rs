@@ -48,6 +48,15 @@ impl Arrived {
     }
 }
 
+/// Goodput of a class of traffic at the samples.
+#[derive(Clone)]
+struct ClassGoodput {
+    /// Payload delivered until the last sample [bytes].
+    delivered: u64,
+    /// Goodput in the interval before each sample [bit/s].
+    values: Vec<f64>,
+}
+
 /// Records of a run.
 #[derive(Clone)]
 pub struct Recorder {
@@ -69,6 +78,8 @@ pub struct Recorder {
     /// The first of [`ARRIVED_SERIES`], which are the last series.
     first_arrived: usize,
     arrived: Arrived,
+    /// Goodput of each class; none unless it was asked for.
+    class_goodput: Vec<ClassGoodput>,
     /// True for a traffic entry whose data pass the subject.
     passes_subject: IdVec<TrafficId, bool>,
     drops: Drops,
@@ -156,6 +167,7 @@ impl Recorder {
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
             first_arrived: 0,
             arrived: Arrived::default(),
+            class_goodput: Vec::new(),
             passes_subject: setup.scenario.traffic.iter().map(|t| setup.scenario.passes_subject(t)).collect(),
             drops: Drops::default(),
             flows: Flows::default(),
@@ -404,9 +416,15 @@ impl Recorder {
         }
     }
 
-    /// Payload delivered so far to each class of traffic [bytes].
-    pub fn delivered_bytes(&self) -> impl Iterator<Item = u64> {
-        self.classes.all.iter().map(|class| class.delivered)
+    /// Records the goodput of each class from now on, too.
+    pub fn record_goodput(&mut self) {
+        let none = ClassGoodput { delivered: 0, values: Vec::new() };
+        self.class_goodput = self.classes.all.iter().map(|_| none.clone()).collect();
+    }
+
+    /// Goodput of each class in the interval before each sample [bit/s]; none without [`Self::record_goodput`].
+    pub fn goodput(&self) -> impl Iterator<Item = &[f64]> {
+        self.class_goodput.iter().map(|class| class.values.as_slice())
     }
 
     /// Class of a traffic entry.
@@ -655,12 +673,19 @@ impl Recorder {
             for (series, value) in arrived.zip(self.arrived.values(self.interval)) {
                 series.values.push(value);
             }
+            for (goodput, class) in self.class_goodput.iter_mut().zip(self.classes.all.iter()) {
+                let bytes = class.delivered - goodput.delivered;
+                goodput.values.push(bytes as f64 * 8.0 / self.interval.as_secs_f64());
+            }
         } else {
             self.is_measuring = true;
             self.carried = Carried::of(parts.links);
             self.places.iter_mut().for_each(|place| place.begin(now, parts));
         }
         self.arrived = Arrived::default();
+        for (goodput, class) in self.class_goodput.iter_mut().zip(self.classes.all.iter()) {
+            goodput.delivered = class.delivered;
+        }
         let next = now + self.interval;
         (next <= self.end).then_some(next)
     }
