@@ -93,3 +93,9 @@ def test_a_sobol_sequence_is_balanced() -> None:
 def test_count_must_fit_the_design(design: str, count: int | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         points(factors_from(["a=0:1:2"]), design, count)
+
+
+@pytest.mark.parametrize("design", ["lhs", "sobol"])
+def test_negative_seed_of_a_design_gets_one_message(design: str) -> None:
+    with pytest.raises(UsageError, match=f"seed is -1, but the design {design} needs 0 or more"):
+        points(factors_from(["a=0:1:2"]), design, 4, seed=-1)

@@ -146,6 +146,8 @@ def points(
         return list(itertools.product(*(factor.values for factor in factors)))
     if not factors:
         raise UsageError(f"the design {design} needs a factor: --vary KEY=LOW:HIGH:N")
+    if seed < 0:
+        raise UsageError(f"seed is {seed}, but the design {design} needs 0 or more")
     if count is None or not 1 <= count <= MOST_POINTS:
         raise UsageError(f"the design {design} needs --points N, from 1 to {MOST_POINTS}")
     import numpy as np
