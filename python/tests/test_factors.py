@@ -7,6 +7,7 @@ import pytest
 
 from bentpipe.errors import UsageError
 from bentpipe.sweeps.factors import factors_from, points
+from bentpipe.tuning.space import Space
 
 
 def values(text: str) -> list[str]:
@@ -99,3 +100,15 @@ def test_count_must_fit_the_design(design: str, count: int | None, message: str)
 def test_negative_seed_of_a_design_gets_one_message(design: str) -> None:
     with pytest.raises(UsageError, match=f"seed is -1, but the design {design} needs 0 or more"):
         points(factors_from(["a=0:1:2"]), design, 4, seed=-1)
+
+
+def test_one_number_in_a_mapping_of_factors_gets_one_message() -> None:
+    with pytest.raises(UsageError, match=r"--vary w_q: found 0\.1; allowed: a text or a list"):
+        factors_from({"w_q": 0.1})  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="--vary w_q: found 0.1; allowed: a range as"):
+        Space.of("small-gateway", "red", vary={"w_q": 0.1})  # type: ignore[dict-item]
+
+
+def test_spaces_around_keys_of_a_mapping_do_not_count() -> None:
+    with pytest.raises(UsageError, match="--vary w_q: found twice"):
+        factors_from({"w_q": "0.1,0.2", "w_q ": "0.3"})

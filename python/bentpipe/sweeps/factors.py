@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bentpipe.errors import ScenarioError, UsageError
@@ -66,7 +66,7 @@ def factors_from(vary: Sequence[str | Factor] | Mapping[str, str | Sequence[obje
     """
     pairs: list[tuple[str, str | Sequence[object] | Factor]] = []
     if isinstance(vary, Mapping):
-        pairs = list(vary.items())
+        pairs = [(key.strip(), given) for key, given in vary.items()]
     else:
         for each in vary:
             if isinstance(each, Factor):
@@ -84,6 +84,8 @@ def factors_from(vary: Sequence[str | Factor] | Mapping[str, str | Sequence[obje
             found.append(given)
         elif isinstance(given, str):
             found.append(_read(key, given))
+        elif not isinstance(given, Iterable):
+            raise UsageError(f"--vary {key}: found {given!r}; allowed: a text or a list with {_ALLOWED}")
         else:
             found.append(
                 _listed(key, [str(each).lower() if isinstance(each, bool) else str(each) for each in given])

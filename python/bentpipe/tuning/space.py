@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -412,6 +412,8 @@ def _wanted(
         name = _bare(key, prefix, params, aqm, "--vary")
         if name in found:
             raise UsageError(f"--vary {key}: found twice; allowed: each parameter once")
+        if not isinstance(value, str | Iterable):
+            raise UsageError(f"--vary {key}: found {value!r}; allowed: {_ALLOWED}; --fix keeps one value")
         if not isinstance(value, str):
             value = ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in value)
         found[name] = value
