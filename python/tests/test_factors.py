@@ -105,7 +105,7 @@ def test_negative_seed_of_a_design_gets_one_message(design: str) -> None:
 def test_one_number_in_a_mapping_of_factors_gets_one_message() -> None:
     with pytest.raises(UsageError, match=r"--vary w_q: found 0\.1; allowed: a text or a list"):
         factors_from({"w_q": 0.1})  # type: ignore[dict-item]
-    with pytest.raises(UsageError, match="--vary w_q: found 0.1; allowed: a range as"):
+    with pytest.raises(UsageError, match=r"--vary w_q: found 0\.1; allowed: a range as"):
         Space.of("small-gateway", "red", vary={"w_q": 0.1})  # type: ignore[dict-item]
 
 

@@ -530,6 +530,14 @@ def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["study"]
 
 
+def test_numbers_that_begin_or_end_with_their_point_are_written_as_toml() -> None:
+    plan = Tuning.plan(
+        "small-gateway", "red", "throughput:max", fix=["w_q=.5"], vary=["max_p=.1,1."], sampler="grid"
+    )
+    tables = [plan.space.table(point) for point in plan.grid]
+    assert [(table["w_q"], table["max_p"]) for table in tables] == [("0.5", "0.1"), ("0.5", "1")]
+
+
 def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [

@@ -502,5 +502,7 @@ def _toml(value: str) -> str:
     if value in {"true", "false"}:
         return value
     if found is not None and not found[1]:
+        # TOML has no number that begins or ends with its point.
+        value = re.sub(r"^([-+]?)\.", r"\g<1>0.", re.sub(r"\.($|[eE])", r".0\1", value))
         return value.removesuffix(".0") if float(value).is_integer() else value
     return json.dumps(value, ensure_ascii=False)
