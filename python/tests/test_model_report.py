@@ -137,6 +137,9 @@ def test_model_names_settings_for_which_its_equations_fail() -> None:
     assert "model.equations=padhye" in single
     assert "timeouts" not in single
     assert failures("timeouts", effective=behind_pep) == []
+    # Without split connections the borders are those of a link.
+    (unsplit,) = failures("end_to_end", effective=[*behind_pep, {"key": "gateway.pep.split", "value": "[]"}])
+    assert "the equations end_to_end differ from the simulator" in unsplit
     assert failures("end_to_end", m=50.0) == []
     # 250 Mbit/s are 14.9 segments each.
     (large,) = failures("padhye", load=250.0, m=90.0)
@@ -178,6 +181,26 @@ def test_model_names_links_that_are_slower_than_the_regulator(changes: list[str]
     result = bp.model(scenario, ["red"])
     lines = known_failures(result.manifest["settings"], result.rows())
     assert any("can be slower than the regulator" in line for line in lines) == fails
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ([], ['traffic.web.think_time = { exponential = "1 s" }']),
+        (["traffic.web.think_time=0 s"], []),
+        (
+            ["traffic.web.think_time=0 s", "transport.default.algorithm=cubic"],
+            ["transport.default.algorithm = cubic"],
+        ),
+    ],
+)
+def test_model_names_what_its_equations_leave_out(changes: list[str], named: list[str]) -> None:
+    scenario = bp.load("small-gateway", ["run.duration=1 s", "run.warmup=5 s", *changes])
+    result = bp.model(scenario, ["red"])
+    lines = known_failures(result.manifest["settings"], result.rows())
+    found = [line for line in lines if "equations do not include" in line]
+    assert len(found) == len(named)
+    assert all(name in line for line, name in zip(found, named, strict=True))
 
 
 def test_model_follows_a_link_that_its_regulator_follows() -> None:

@@ -24,7 +24,7 @@ from bentpipe.errors import ModelError, UsageError
 from bentpipe.format import brief, number, spread
 from bentpipe.models import markov_result, stability
 from bentpipe.models.domain import domain_warnings
-from bentpipe.models.findings import known_failures
+from bentpipe.models.findings import known_failures, left_out
 from bentpipe.models.fluid import QUANTITIES, ModelResult, kind_of, model
 from bentpipe.models.series import capture, check_free
 from bentpipe.models.validation import discard_if_unstarted, finish, plan_and_solve, same_scenario, start
@@ -383,7 +383,8 @@ def validate(
     for reason in plan.left_out:
         err.print(f"left out: {reason}", markup=False)
     if isinstance(model, ModelResult):
-        for warning in domain_warnings(model.manifest["settings"]):
+        equations = model.manifest["settings"]
+        for warning in [*domain_warnings(equations), *left_out(equations)]:
             err.print(f"warning: {warning}", markup=False)
     with resumable(context, store, folder) as watcher:
         try:

@@ -54,7 +54,9 @@ def _read() -> dict[str, dict[str, dict[str, float | None]]]:
 def key_of(setting: Mapping[str, Any]) -> tuple[str, str]:
     """Return place and name of the equations of a setting, an entry of the manifest of a model's result."""
     keys = {str(row["key"]): str(row["value"]).strip('"') for row in setting["effective"]}
-    place = "gateway" if any(key.startswith("gateway.") for key in keys) else "link"
+    # A gateway that splits no connections is a queue on the senders' path.
+    unsplit = any(key.endswith(".pep.split") and value == "[]" for key, value in keys.items())
+    place = "gateway" if any(key.startswith("gateway.") for key in keys) and not unsplit else "link"
     name = str(setting["equations"])
     is_default = place == "link" or name not in _LATE or keys.get("model.feedback") != "none"
     return place, name if is_default else f"{name}{NO_DELAY}"

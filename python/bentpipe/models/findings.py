@@ -9,7 +9,7 @@ from bentpipe.format import ROUNDING, and_list, brief, convert, number_of, plura
 from bentpipe.models.domain import background_of, domain_of, domain_warnings, is_outside, key_of
 from bentpipe.models.engines import QUANTITIES
 
-__all__ = ["Findings", "findings", "known_failures"]
+__all__ = ["Findings", "findings", "known_failures", "left_out"]
 
 MODEL, LIVE = "model", "live"
 """Engines that are compared with the first one."""
@@ -83,13 +83,36 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
             ' equations take. Set gateway.regulator.rate = "link", with a link of a rate, steps or drawn'
             " rates, or simulate."
         )
-    lines += domain_warnings(settings)
+    lines += [*domain_warnings(settings), *left_out(settings)]
     if large:
         lines.append(
             f"Under {and_list(large)} a connection has more in flight than its receive window:"
             " these equations have no receive window. Compare with bentpipe validate."
         )
     return lines
+
+
+def left_out(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence on what the fluid equations leave out of a scenario, if anything.
+
+    `settings` are those of the manifest of a model's result.
+    """
+    rows = {row["key"]: str(row["value"]).strip('"') for each in settings for row in each["effective"]}
+    found = [
+        f"{key} = {value}"
+        for key, value in rows.items()
+        if (key.startswith("transport.") and key.endswith(".algorithm") and value not in _RENO)
+        or (key.startswith("traffic.") and key.endswith(".think_time") and value != "0 s")
+    ]
+    if not found:
+        return []
+    return [
+        f"The equations do not include {and_list(found)}: windows grow and shrink as Reno's, and every"
+        " connection always has something to send. Compare with bentpipe validate."
+    ]
+
+
+_RENO = ("reno", "newreno")
 
 
 def _is_slower_than_regulator(effective: Sequence[Mapping[str, Any]]) -> bool:

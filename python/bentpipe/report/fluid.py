@@ -8,7 +8,7 @@ from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 from bentpipe.models.domain import domain_warnings
 from bentpipe.models.engines import QUANTITIES
-from bentpipe.models.findings import findings, known_failures
+from bentpipe.models.findings import findings, known_failures, left_out
 from bentpipe.models.fluid import ModelResult
 from bentpipe.models.validation import Stationary, Validation
 from bentpipe.report.overlays import engine_colours, over_time, ratios
@@ -85,8 +85,7 @@ def validation_page(result: Validation) -> str:
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
-        warnings=([*domain_warnings(fluid.manifest["settings"]), *_warnings(fluid)] if fluid else notes)
-        + _few(runs),
+        warnings=(_all_warnings(fluid) if fluid else notes) + _few(runs),
         engines=accounts,
         colours=engine_colours(accounts),
         settings=result.settings,
@@ -218,6 +217,11 @@ def _warnings(result: ModelResult) -> list[str]:
             " and simulation are not independent."
         )
     return lines
+
+
+def _all_warnings(result: ModelResult) -> list[str]:
+    settings = result.manifest["settings"]
+    return [*domain_warnings(settings), *left_out(settings), *_warnings(result)]
 
 
 def _few(runs: int) -> list[str]:
