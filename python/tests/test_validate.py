@@ -13,7 +13,7 @@ import bentpipe as bp
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import Account, Moments, Quantity, compared, moments
 from bentpipe.models.fluid import ModelResult
-from bentpipe.models.validation import Validation, open_validation, validate
+from bentpipe.models.validation import Validation, open_validation, plan_and_solve, validate
 from bentpipe.report.decimate import as_float
 
 QUICK = ["red-dumbbell", "--duration", "4 s", "--set", "run.warmup=1 s"]
@@ -146,6 +146,26 @@ def test_nothing_is_simulated_without_a_fluid_model(tmp_path: Path) -> None:
     assert "setting sred" in text
     assert "RED 60/120" not in text
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("capacity", "solutions"),
+    [
+        ('{ uniform = ["10 Mbps", "20 Mbps"], every = "100 s" }', 3),
+        ('{ steps = [["0 s", "10 Mbps"], ["2 s", "20 Mbps"]] }', 1),
+    ],
+)
+def test_model_is_solved_for_each_seed_of_a_random_capacity(
+    capacity: str, solutions: int, tmp_path: Path
+) -> None:
+    """Also of one that is drawn once in the run."""
+    text = bp.load("red-dumbbell").text.replace('rate = "20 Mbps"', f"capacity = {capacity}")
+    (tmp_path / "mine.toml").write_text(text)
+    scenario = bp.load(tmp_path / "mine.toml", set={"run.duration": "2 s", "run.warmup": "1 s"})
+    _, model = plan_and_solve(scenario, ["avq"], 3, None)
+    assert isinstance(model, ModelResult)
+    assert len({table["capacity"][0] for table in model.runs["avq"]}) == solutions
+    assert len(model.runs["avq"]) == solutions
 
 
 def test_all_selects_settings_with_a_fluid_model(tmp_path: Path) -> None:

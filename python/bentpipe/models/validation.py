@@ -237,7 +237,7 @@ def plan_and_solve(
     for each in plan.settings:
         try:
             tables[each.name] = [solve(each.scenario, plan.seeds[0])]
-            if _draws(tables[each.name][0]):
+            if _draws(each.scenario, plan.seeds):
                 tables[each.name] += [solve(each.scenario, seed) for seed in plan.seeds[1:]]
             able.append(each)
         except ModelError as error:
@@ -248,9 +248,9 @@ def plan_and_solve(
     return plan, ModelResult(describe(scenario, plan.settings, plan.seeds), tables)
 
 
-def _draws(table: pl.DataFrame) -> bool:
-    """Return True if the solution depends on the seed: the capacity varies, and nothing else is random."""
-    return table["capacity"].n_unique() > 1
+def _draws(scenario: _core.Scenario, seeds: Sequence[int]) -> bool:
+    """Return True if the solution depends on the seed: a random capacity is an input of the equations."""
+    return len({_core.fluid_inputs(scenario, seed) for seed in seeds[:2]}) > 1
 
 
 def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
