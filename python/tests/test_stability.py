@@ -98,6 +98,8 @@ def test_ranges_are_parsed() -> None:
     assert parsed("connections=50") == ("connections", [50.0])
     with pytest.raises(UsageError, match="allowed is at least one"):
         parsed("connections=1:2:0")
+    with pytest.raises(UsageError, match="allowed are at most 1000000 points"):
+        parsed("connections=1:2:1000000000000")
 
 
 def test_oscillation_is_distinguished_from_noise() -> None:
@@ -129,6 +131,25 @@ def test_simulated_oscillation_is_cached(tmp_path: Path) -> None:
     assert cache.stat().st_mtime_ns == stamp
     with pytest.raises(UsageError, match="cannot vary round_trip"):
         simulated(GATEWAY, SHORT, ["avqred"], {"round_trip": [0.1], "connections": [9]})
+
+
+def test_simulated_points_are_where_whole_connections_are() -> None:
+    """Also with a single sample, which has no period."""
+    points = {"pep_delay": [0.01], "connections": [0.2, 2.6]}
+    short = ["run.warmup=100 ms", "run.duration=100 ms", "run.sample_interval=100 ms"]
+    rows = simulated(GATEWAY, short, ["avqred"], points)
+    assert [row["at_connections"] for row in rows] == [1.0, 3.0]
+    assert [row["period"] for row in rows] == [None, None]
+
+
+def test_map_leaves_out_settings_without_a_fluid_model(tmp_path: Path) -> None:
+    text = load("red-dumbbell").text.replace(
+        'settings = ["RED 60/120", "avq", "avqred", "droptail"]', 'settings = ["RED 60/120", "codel"]'
+    )
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    found = stability_map(path, x=("round_trip", [0.2]), y=("connections", [20.0]))
+    assert found.settings == ["RED 60/120", "pi"]
 
 
 def test_map_is_drawn(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def simulated(
 ) -> list[dict[str, Any]]:
     """Simulate a scenario once under each setting at every combination of `connections` and `pep_delay`.
 
-    Each row has `setting`, `at_connections`, `at_pep_delay` [s], and the transmit queue's `oscillation`.
+    Each row has `setting`, `at_connections` (a whole number), `at_pep_delay` [s], and the transmit queue's
+    `oscillation`.
     Warm-up and duration are the scenario's. The file `cache` stores finished rows for reuse.
 
     Raises `UsageError` for other axes, or if the scenario has no single key for one.
@@ -68,6 +69,7 @@ def simulated(
     kept: dict[str, Any] = {}
     if cache is not None and cache.exists():
         kept = json.loads(cache.read_text(encoding="utf-8"))
+    interval = 1e-9 * float(json.loads(plain.canonical())["run"]["sample_interval"])
     first, second = axes
     points = [(a, b) for a in axes[first] for b in axes[second]]
     rows = []
@@ -80,11 +82,12 @@ def simulated(
             result = compare(scenario, missing, runs=1)
             for name in missing:
                 series = result.one("series", name, result.seeds[0])
-                times = series["time"].to_list()
-                kept[_digest(scenario, name)] = oscillation(series["transmit_queue"], times[1] - times[0])
+                kept[_digest(scenario, name)] = oscillation(series["transmit_queue"], interval)
             if cache is not None:
                 files.write_json(cache, kept)
         found = {f"at_{name}": value for name, value in at.items()}
+        if "connections" in at:
+            found["at_connections"] = float(_whole(at["connections"]))
         if "pep_delay" in at:
             found["at_pep_delay"] = max(at["pep_delay"], _half_tick(plain))
         rows += [{"setting": name, **found, **kept[_digest(scenario, name)]} for name in settings]
@@ -112,6 +115,11 @@ def _half_tick(scenario: _core.Scenario) -> float:
     return 0.5e-9 * float(tick)
 
 
+def _whole(connections: float) -> int:
+    """Return the number of connections that is simulated."""
+    return max(1, round(connections))
+
+
 def _key(scenario: _core.Scenario, axis: str) -> tuple[str, Callable[[float], str]]:
     """Return the scenario key of an axis, and the function that formats its value."""
     data = json.loads(scenario.canonical())
@@ -123,7 +131,7 @@ def _key(scenario: _core.Scenario, axis: str) -> tuple[str, Callable[[float], st
             if kind in {str(name).lower() for name in traffic["kind"]}
         ]
         if len(found) == 1:
-            return found[0], lambda value: str(round(value))
+            return found[0], lambda value: str(_whole(value))
     if axis == "pep_delay" and len(data.get("gateways", [])) == 1:
         besides = _half_tick(scenario)
         return "gateway.pep.delay", lambda value: f"{max(0.0, 1e6 * (value - besides)):.3f} us"

@@ -59,6 +59,8 @@ MOST_POINTS = 1_000_000
 
 def spread(low: float, high: float, count: int) -> list[float]:
     """Return `count` values from `low` to `high`, evenly spaced."""
+    if count > MOST_POINTS:
+        raise UsageError(f"{count} values from {low:g} to {high:g}: allowed are at most {MOST_POINTS} points")
     if count < 1 or (count == 1 and low != high):
         raise UsageError(
             f"{count} values from {low:g} to {high:g}: allowed is at least one, and two for a range"
@@ -212,10 +214,17 @@ def _covered(loaded: _core.Scenario) -> list[str]:
     """Return the settings that the analysis covers, plus PI for comparison; empty without settings."""
     if not loaded.settings:
         return []
-    table = margins(loaded)
-    without = pl.col("error").str.contains("has no known equilibrium").fill_null(value=False)
-    names: list[str] = table.filter(~without)["setting"].to_list()
+    names = [name for name in loaded.settings if _has_equilibrium(loaded, name)]
     return names if "pi" in names else [*names, "pi"]
+
+
+def _has_equilibrium(loaded: _core.Scenario, setting: str) -> bool:
+    """Return True if the AQM of a setting has a fluid model with a known equilibrium."""
+    try:
+        table = margins(loaded, [setting])
+    except ModelError:
+        return False
+    return not any("has no known equilibrium" in error for error in table["error"].drop_nulls())
 
 
 @dataclass(frozen=True)
