@@ -150,7 +150,8 @@ def test_datagrams_are_not_in_flight_in_the_connections_windows() -> None:
     """Of 54 segments for each of two connections, 19.8 of 20 Mbit/s are datagrams: 0.5 remain."""
     values = {"μ": 1796.4, "R": 0.06, "m": 2.0, "S": 1400.0, "P": 1391.0, "MaxRcvWin": 11.0, "1 - decr": 0.5}
     inputs: list[dict[str, object]] = [{"symbol": name, "value": value} for name, value in values.items()]
-    inputs += [{"symbol": "", "value": 19.8e6, "unit": "bit/s"}, {"symbol": "μ", "value": 2e4}]
+    inputs += [{"symbol": "", "value": 19.8e6, "unit": "bit/s"}]
+    inputs += [{"symbol": "μ", "value": capacity} for capacity in (0.0, 2e4)]
     setting = {"name": "A", "equations": "end_to_end", "inputs": inputs, "effective": []}
     lines = known_failures([setting], [{"setting": "A", "quantity": "offered_load", "mean": 20.0}])
     assert [line.partition(" in flight")[0] for line in lines] == ["Under A a connection has 0.51 segments"]

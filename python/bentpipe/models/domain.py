@@ -70,10 +70,11 @@ def background_of(setting: Mapping[str, Any]) -> float:
 def window_of(setting: Mapping[str, Any]) -> float:
     """Return the segments in flight per connection while all connections fill the link beside datagrams.
 
-    The link has its minimum capacity.
+    The link has its minimum capacity, without outages.
     """
     of = {each["symbol"]: each["value"] for each in setting["inputs"]}
-    capacity = min(float(each["value"]) for each in setting["inputs"] if each["symbol"] == "μ")
+    capacities = [float(each["value"]) for each in setting["inputs"] if each["symbol"] == "μ"]
+    capacity = min([each for each in capacities if each > 0], default=0.0)
     datagrams = background_of(setting)
     if datagrams > 0:
         capacity = max(capacity - datagrams / (8 * of["P"]), 0.0)
