@@ -1449,6 +1449,28 @@ fn mistakes_in_settings_are_reported() {
     );
 }
 
+/// Transfers over links without rate and delay would never end; packets at given times are sent.
+#[test]
+fn transfers_that_take_no_time_are_refused() {
+    let with = |kind: &str, link: &str| {
+        let link = format!(
+            "[host.near]\n[link.direct]\nbetween = [\"server\", \"near\"]\n{link}\n[traffic.x]\n{kind}\nfrom = \"server\"\n\
+             to = \"near\"\n[traffic.web]"
+        );
+        changed("[traffic.web]", &link)
+    };
+    let bulk = "kind = \"bulk\"";
+    assert_eq!(
+        with(bulk, ""),
+        "my.toml:35:6: traffic.x.to: found \"near\", which data reach in no time, as their acknowledgements reach \"server\"; allowed: \
+         hosts behind a link with a rate or a delay, because a connection would send without end at one time"
+    );
+    for link in ["rate = \"1 Gbps\"", "delay = \"1 ns\"", "reverse.delay = \"1 ns\"", "access = \"wifi\""] {
+        assert_eq!(with(bulk, link), "no mistake", "{link}");
+    }
+    assert_eq!(with("kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"", ""), "no mistake");
+}
+
 #[test]
 fn mistakes_in_overrides_are_reported() {
     for (change, expected) in [

@@ -120,7 +120,7 @@ pub fn resolve_tree(
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     capacity::check_regions(cx, &links)?;
     capacity::check_carriers(cx, &file)?;
-    let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
+    let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, (&gateways, &links), patterns)?;
     capacity::check_groups(cx, &links, &traffic, &hosts)?;
     warnings::late_starts(cx, &traffic, run.warmup);
     warnings::late_handovers(cx, &gateways, run.warmup + run.duration);

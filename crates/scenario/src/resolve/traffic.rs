@@ -14,9 +14,9 @@ use super::profile::profile;
 use super::transport::{DEFAULT, SCONE_PACKET};
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Distribution, Files, Gateway, Host, HostIndex, Http,
-    Packets, Pages, Pattern, Protocol, Quic, Ramp, Rendering, Traffic, TrafficKind, Transport,
-    TransportIndex,
+    Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Direction, Distribution, Files, Gateway, Hop, Host,
+    HostIndex, Http, Link, Packets, Pages, Pattern, Protocol, Quic, Ramp, Rendering, Traffic, TrafficKind,
+    Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -84,7 +84,7 @@ pub fn traffic(
     hosts: &[Host],
     transports: &[Transport],
     nodes: &Nodes,
-    gateways: &[Gateway],
+    (gateways, links): (&[Gateway], &[Link]),
     patterns: Vec<Option<Arc<Pattern>>>,
 ) -> Result<Vec<Traffic>, Error> {
     let mut all = Vec::new();
@@ -155,6 +155,15 @@ pub fn traffic(
                 return Err(cx.error(&step(&path, "from"), problem));
             }
         }
+        if !matches!(kind, TrafficKind::Packets(_)) && takes_no_time(&route, links, gateways) {
+            let problem = format!(
+                "found {}, which data reach in no time, as their acknowledgements reach {}; allowed: hosts behind a link with a rate \
+                 or a delay, because a connection would send without end at one time",
+                quoted(to_name),
+                quoted(from_name)
+            );
+            return Err(cx.error(&step(&path, "to"), problem));
+        }
         if let Some(problem) = common.class.and_then(name_problem) {
             return Err(cx.error(&step(&path, "class"), problem));
         }
@@ -167,6 +176,17 @@ pub fn traffic(
     }
     check_deadlines(cx, &all)?;
     Ok(all)
+}
+
+/// Returns true if packets take no time on a route and back.
+fn takes_no_time(route: &[Hop], links: &[Link], gateways: &[Gateway]) -> bool {
+    route.iter().all(|hop| {
+        let link = &links[hop.link];
+        let at_once = |way: &Direction| way.mean_rate().is_none() && way.delay.is_none();
+        let moves = link.handover.is_some_and(|handover| !handover.delay.1.is_zero());
+        let is_regulated = gateways.iter().any(|gateway| gateway.has_link(hop.link));
+        at_once(&link.forward) && at_once(&link.reverse) && !moves && !is_regulated
+    })
 }
 
 /// Returns the application of packets with its deadline.
