@@ -166,6 +166,16 @@ def test_binary_scenario_file_is_refused(bentpipe: Command, tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
+def test_arguments_that_are_not_utf_8_are_refused(bentpipe: Command) -> None:
+    for arguments in (["show", "\udcff.toml"], ["show", "small-gateway", "--set", "title=\udcff"]):
+        refused = bentpipe(*arguments)
+        assert refused.returncode == 2
+        shown = ascii(arguments[-1])
+        assert refused.stderr == (
+            f"error: found the argument {shown}, which is not UTF-8; allowed: names and values in UTF-8\n"
+        )
+
+
 def test_an_existing_folder_needs_force(bentpipe: Command, tmp_path: Path) -> None:
     bentpipe("run", *QUICK, "--out", "here", check=0)
     before = digests(tmp_path / "here")

@@ -17,7 +17,7 @@ import click
 
 from bentpipe import _core
 from bentpipe.cli.exits import Failed, Interrupted
-from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
+from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
 
 __all__ = ["cli", "main"]
 
@@ -126,8 +126,18 @@ def _with_options(text: str, arguments: list[str]) -> str:
     return text
 
 
+def _check_encoding(arguments: list[str]) -> None:
+    """Raise `UsageError` for bytes that are not UTF-8, which Python passes on as surrogates."""
+    for argument in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise UsageError(
+                f"found the argument {argument!a}, which is not UTF-8; allowed: names and values in UTF-8"
+            )
+
+
 def _main(arguments: list[str] | None) -> int:
     try:
+        _check_encoding(sys.argv[1:] if arguments is None else arguments)
         code = cli.main(arguments, prog_name="bentpipe", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as leave:
