@@ -257,8 +257,11 @@ impl Hub {
     /// Sets the rate of the link towards every peer, as [`Spacelink::set_rate`].
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.rate = rate;
-        for (_, member) in &mut self.members {
-            member.link.set_rate(rate);
+        let peers: Vec<_> = self.peers().collect();
+        for peer in peers {
+            if let Some(link) = self.link_mut(peer) {
+                link.set_rate(rate);
+            }
         }
     }
 

@@ -245,6 +245,22 @@ fn an_unknown_certificate_is_refused_and_disturbs_nobody() {
     );
 }
 
+/// At 8 kbit/s a datagram takes more than a second. Once the rate has no limit, the next does not wait for the end of that.
+#[test]
+fn a_higher_rate_sends_at_once_what_the_lower_held_back() {
+    let mut beam = Beam::new(1);
+    beam.run(Duration::from_secs(2));
+    let header = Open { client: "10.3.0.1:40000".parse().unwrap(), server: "10.1.0.1:80".parse().unwrap() };
+    let key = beam.hub.open(PeerId(0), &header).unwrap();
+    beam.hub.set_rate(Some(Rate::from_bps(8000)));
+    assert_eq!(beam.hub.write(key, &[1; 50_000]), 50_000);
+    let mut out = Vec::new();
+    assert!(beam.hub.transmit(beam.now, 1, &mut out).is_some());
+    assert_eq!(beam.hub.transmit(beam.now, 1, &mut out), None);
+    beam.hub.set_rate(None);
+    assert!(beam.hub.transmit(beam.now, 1, &mut out).is_some());
+}
+
 /// A terminal that vanishes after its first datagram is given up once, and the hub has no timer in the past then.
 #[test]
 fn a_handshake_that_stops_half_way_is_given_up_once() {
