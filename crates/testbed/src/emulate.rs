@@ -4,7 +4,7 @@
 //! waits for the next event. Packets enter a link with the time of the current turn and leave when the loop gets to them,
 //! so a segment's delay is exact to about two turns. The statistics report the second part (`late`).
 //!
-//! Before the scenario's time zero, separate links with the same configuration carry the packets. The packets that they
+//! Before the scenario's time zero, separate links with the same configuration, but no outages of the plan, carry the packets. The packets that they
 //! hold at time zero still arrive.
 
 use std::io::{self, Write};
@@ -139,7 +139,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let _ = nix::sys::prctl::set_timerslack(1);
     let is_realtime = set_realtime(PRIORITY);
     let started = sys::monotonic();
-    let mut prelude = Timeline { links: Links::new(plan)?, clock: Clock::new(started) };
+    let mut prelude = Timeline { links: Links::before_zero(plan)?, clock: Clock::new(started) };
     let clock = Clock::new(plan.origin.unwrap_or(started));
     let mut main = Timeline { links: Links::new(plan)?, clock };
     let mut measurement = Measurement::new(plan);

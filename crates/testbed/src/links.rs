@@ -248,6 +248,18 @@ impl Links {
     /// # Errors
     /// If an AQM or scheduler rejects its parameters.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
+        Self::build(plan, true)
+    }
+
+    /// The links before time zero, from which the outages count: without them.
+    ///
+    /// # Errors
+    /// As [`Links::new`].
+    pub fn before_zero(plan: &Plan) -> Result<Self, PlanError> {
+        Self::build(plan, false)
+    }
+
+    fn build(plan: &Plan, has_outages: bool) -> Result<Self, PlanError> {
         let mut hosts = BTreeMap::new();
         for (group, list) in (0..).zip(&plan.hosts) {
             for (host, addresses) in (0..).zip(list.iter().flat_map(|hosts| &hosts.addresses)) {
@@ -271,7 +283,9 @@ impl Links {
         for segment in &plan.segments {
             let mut paths = [Vec::new(), Vec::new()];
             for link in &segment.links {
-                let [forward, reverse] = links.add(&plan.scenario, link, &mut rows, plan.seed)?;
+                let mut link = link.clone();
+                link.extras.outages.retain(|_| has_outages);
+                let [forward, reverse] = links.add(&plan.scenario, &link, &mut rows, plan.seed)?;
                 let (to_first, to_second) =
                     if link.against { (forward, reverse) } else { (reverse, forward) };
                 paths[0].insert(0, to_first);

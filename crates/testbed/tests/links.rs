@@ -296,6 +296,12 @@ fn packets_sent_during_an_outage_are_lost() {
     links.arrive(0, 0, udp(1, 7, 100, 1, true), at(4_999_999), &mut out);
     links.advance(at(10_000_000), &mut out);
     assert!(out.is_empty());
+    // Time zero of the outage is that of the scenario: before, nothing is lost.
+    let mut links = Links::before_zero(&plan).unwrap();
+    assert_eq!(
+        play(&mut links, (0..60).map(|i| (100_000 * u64::from(i), udp(1, 7, 100, i, false)))).len(),
+        60
+    );
 }
 
 /// A tenth of 10 000 packets arrives twice, and a tenth is delayed by 50 ms more; 150 are five standard errors. Packets are
