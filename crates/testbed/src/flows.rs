@@ -311,6 +311,10 @@ impl Flows {
         }
         let Some(missing) = number.checked_sub(flow.sent) else { return };
         flow.sent = number + 1;
+        if now >= self.end {
+            // Losses that are known only now count as little as arrivals.
+            return;
+        }
         // The lost datagrams were sent at regular times since the last one that arrived.
         let last = flow.last_sent.unwrap_or(sent);
         for lost in 1..=missing {
@@ -370,12 +374,17 @@ impl Flows {
         }
     }
 
-    /// Counts a closed flow and writes its row, unless it closed before the measurement began.
+    /// Counts a closed flow and writes its row, unless it closed before the measurement began or opened after its end. A flow
+    /// that closed after the end was open at the end.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn close(&mut self, flow: &Flow, end: End<'_>, now: Instant) -> io::Result<()> {
         self.count(flow, end);
+        if flow.opened >= self.end {
+            return Ok(());
+        }
+        let end = if now > self.end { End::Open } else { end };
         let error = end.error();
         let closed = (end != End::Open).then_some(now);
         if closed.is_some_and(|closed| closed <= self.begin) {
@@ -540,5 +549,50 @@ impl Flows {
         let traffic: serde_json::Map<_, _> =
             self.totals.iter().map(|(name, totals)| (name.clone(), summary(totals))).collect();
         Ok(json!({ "traffic": traffic, "errors": self.errors }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    /// A measurement of ten seconds. Of a flow of datagrams the fourth arrives after it, and shows that two before are lost. Of
+    /// two uploads one is complete at its end, and one a second later; a third begins after it.
+    #[test]
+    fn nothing_after_the_measurement_counts_in_a_row() {
+        let text = "title = \"t\"\n[run]\nduration = \"10 s\"\n[host.a]\n[host.b]\n[link.l]\nbetween = [\"a\", \"b\"]\n\
+                    rate = \"1 Mbps\"\nqueue = { aqm = { algorithm = \"red\" } }\n\
+                    [traffic.x]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n";
+        let plan = serde_json::json!({ "scenario": { "file": "t.toml", "text": text } });
+        let plan = Plan::parse(&plan.to_string(), "plan").unwrap();
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let path = std::env::temp_dir().join(format!("bentpipe-rows-{}.jsonl", std::process::id()));
+        let mut flows = Flows::new(Some(&path), plan.measured()).unwrap();
+        let traffic = &plan.scenario.traffic[0];
+
+        let mut datagrams = flows.open(traffic, 0, false, at(9_500));
+        flows.deliver_datagram(&mut datagrams, 100, 0, at(9_500), at(9_900));
+        flows.deliver_datagram(&mut datagrams, 100, 3, at(9_650), at(10_050));
+        flows.close(&datagrams, End::Left, at(10_100)).unwrap();
+        for (opened, closed) in [(9_000, 10_000), (9_000, 11_000), (10_000, 11_000)] {
+            let upload = flows.open(traffic, 1, true, at(opened));
+            flows.close(&upload, End::Completed, at(closed)).unwrap();
+        }
+        flows.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let column = |name| COLUMNS.iter().position(|column| *column == name).unwrap();
+        let ends: Vec<_> = lines
+            .iter()
+            .filter(|line| line.is_array())
+            .map(|row| (row[column("closed")].as_f64(), row[column("completed")].as_bool()))
+            .collect();
+        assert_eq!(ends, [(None, Some(false)), (Some(10.0), Some(true)), (None, Some(false))]);
+        // 100 bytes in the half second up to the end.
+        assert_eq!(lines[1][column("goodput")].as_f64(), Some(1600.0));
+        let units = lines.last().map(|line| line["units"].clone()).unwrap();
+        assert_eq!((units["received"].as_u64(), units["lost"].as_u64()), (Some(1), Some(0)));
     }
 }
