@@ -215,10 +215,20 @@ fn pacing_rate(plan: &Plan, workload: &Workload) -> Option<Rate> {
     Some(Rate::from_bps((cap.as_bps() as f64 * share) as u64))
 }
 
-/// End of an upload whose client closed the connection early. A client leaves an endless upload, and all of them at the end
-/// of the load.
-fn ended_early<'a>(plan: &Plan, flow: &Flow, now: Instant, problem: &'a str) -> End<'a> {
-    match flow.finite {
+/// End of an upload whose client closed the connection early. A client leaves an endless upload, one with a lifetime or whose
+/// source has absences, and all of them at the end of the load.
+fn ended_early<'a>(
+    plan: &Plan,
+    workload: WorkloadId,
+    flow: &Flow,
+    now: Instant,
+    problem: &'a str,
+) -> End<'a> {
+    let leaves = match &plan.traffic(plan.workload(workload)).kind {
+        TrafficKind::Bulk(bulk) => bulk.lifetime.is_some() || !bulk.away.is_empty(),
+        _ => false,
+    };
+    match flow.finite && !leaves {
         _ if now >= plan.until => End::Open,
         true => End::Failed(problem),
         false => End::Left,
@@ -252,8 +262,10 @@ impl Servers<'_> {
             Err(Failure::Connection) => {}
         }
         let ep = &mut self.endpoint;
-        if let Some(flow) = ep.connections.get(token).and_then(|conn| conn.flow.take()) {
-            let end = ended_early(ep.plan, &flow, ep.now, "reset by the client");
+        if let Some(conn) = ep.connections.get(token)
+            && let Some(flow) = conn.flow.take()
+        {
+            let end = ended_early(ep.plan, conn.workload, &flow, ep.now, "reset by the client");
             ep.flows.close(&flow, end, ep.now)?;
         }
         ep.connections.remove(token);
@@ -447,7 +459,7 @@ impl Servers<'_> {
             Stage::Receiving(_) => {
                 let plan = self.endpoint.plan;
                 let end = conn.flow.as_ref().map_or(End::Left, |flow| {
-                    ended_early(plan, flow, self.endpoint.now, "cut short by the client")
+                    ended_early(plan, conn.workload, flow, self.endpoint.now, "cut short by the client")
                 });
                 self.upload_done(token, end)
             }
@@ -519,5 +531,38 @@ impl Conn {
         }
         written?;
         Ok(self.stage == Stage::Sending(Some(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flows::Flows;
+
+    /// Uploads of 1 MB: those of a bulk source end as the scenario schedules if it has a lifetime or absences.
+    #[test]
+    fn an_upload_that_its_source_leaves_has_not_failed() {
+        for (more, left) in
+            [("", false), ("lifetime = \"2 s\"\n", true), ("away = [[\"2 s\", \"3 s\"]]\n", true)]
+        {
+            let text = format!(
+                "title = \"t\"\n[run]\nduration = \"60 s\"\n[host.a]\n[host.b]\n[link.l]\nbetween = [\"a\", \"b\"]\n\
+                 rate = \"1 Mbps\"\nqueue = {{ aqm = {{ algorithm = \"red\" }} }}\n\
+                 [traffic.up]\nkind = \"bulk\"\nbytes = \"1 MB\"\nfrom = \"a\"\nto = \"b\"\n{more}"
+            );
+            let side = |side: &str, address: &str| json!({ "side": side, "addresses": [address] });
+            let plan = json!({
+                "scenario": { "file": "t.toml", "text": text },
+                "hosts": { "a": side("clients", "10.3.0.1"), "b": side("servers", "10.1.0.1") },
+                "traffic": { "up": {} },
+            });
+            let plan = Plan::parse(&plan.to_string(), "plan").unwrap();
+            let (id, workload) = plan.workloads().next().unwrap();
+            let mut flows = Flows::new(None, plan.measured()).unwrap();
+            let flow = flows.open(plan.traffic(workload), 0, true, Instant::ZERO);
+            let end = |now| ended_early(&plan, id, &flow, now, "reset");
+            assert_eq!(end(Instant::ZERO), if left { End::Left } else { End::Failed("reset") }, "{more}");
+            assert_eq!(end(plan.until), End::Open);
+        }
     }
 }
