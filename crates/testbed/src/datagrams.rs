@@ -196,6 +196,7 @@ pub struct DatagramReceivers {
     /// Flows by client port, from [`FIRST_PORT`] on.
     flows: Vec<Option<Incoming>>,
     buffer: Vec<u8>,
+    side: Side,
     /// CLOCK_MONOTONIC at time zero [ns].
     origin: u64,
 }
@@ -207,8 +208,8 @@ impl DatagramReceivers {
     /// If an address is not local, or flows outnumber ports.
     pub fn new(plan: &Plan, side: Side, origin: u64) -> Result<Self, Box<dyn std::error::Error>> {
         let first_ports = first_ports(plan)?;
-        let mut receivers =
-            Self { sockets: Sockets::default(), flows: Vec::new(), buffer: vec![0; 1 << 16], origin };
+        let (sockets, flows, buffer) = (Sockets::default(), Vec::new(), vec![0; 1 << 16]);
+        let mut receivers = Self { sockets, flows, buffer, side, origin };
         for (workload, first_port) in plan.workloads.iter().zip(first_ports) {
             if !is_datagrams(plan, workload) || workload.upload != (side == Side::Servers) {
                 continue;
@@ -241,8 +242,7 @@ impl DatagramReceivers {
         let Some(own) = self.sockets.addresses.get(socket).copied() else { return Ok(()) };
         for _ in 0..BATCH {
             let Ok((len, from)) = self.sockets.sockets[socket].recv_from(&mut self.buffer) else { break };
-            let (client, server) =
-                if u32::from(own.port()) >= FIRST_PORT { (own, from) } else { (from, own) };
+            let (client, server) = if self.side == Side::Clients { (own, from) } else { (from, own) };
             let slot = u32::from(client.port()).checked_sub(FIRST_PORT).map(|slot| slot as usize);
             let Some(Some(incoming)) = slot.and_then(|slot| self.flows.get_mut(slot)) else { continue };
             let header = Header::parse(&self.buffer[..len]);
@@ -283,5 +283,36 @@ impl DatagramReceivers {
             flows.close(&flow, End::Open, now)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The servers' port is the client port of the second flow: both flows to it are counted, as their own.
+    #[test]
+    fn datagrams_to_a_port_among_those_of_clients_are_counted() {
+        let text = "title = \"t\"\n[run]\nduration = \"60 s\"\n[host.server]\n[host.client]\n\
+                    [link.l]\nbetween = [\"server\", \"client\"]\nqueue = { aqm = { algorithm = \"red\" } }\nrate = \"1 Mbps\"\n\
+                    [traffic.up]\nkind = \"cbr\"\nrate = \"8 kbps\"\npacket = \"100 B\"\nflows = 2\n\
+                    from = \"client\"\nto = \"server\"\n";
+        let side = |side: &str, address: &str| serde_json::json!({ "side": side, "addresses": [address] });
+        let plan = serde_json::json!({
+            "scenario": { "file": "t.toml", "text": text },
+            "hosts": { "server": side("servers", "127.0.0.1"), "client": side("clients", "127.0.0.2") },
+            "traffic": { "up": { "port": FIRST_PORT + 1 } },
+        });
+        let plan = Plan::parse(&plan.to_string(), "plan").unwrap();
+        let mut receivers = DatagramReceivers::new(&plan, Side::Servers, 0).unwrap();
+        let mut flows = Flows::new(None, plan.measured()).unwrap();
+        for port in [FIRST_PORT, FIRST_PORT + 1] {
+            let client = UdpSocket::bind(("127.0.0.2", port as u16)).unwrap();
+            client.send_to(&[0; 72], ("127.0.0.1", FIRST_PORT as u16 + 1)).unwrap();
+        }
+        // Loopback delivers before sendto(2) returns.
+        receivers.receive(0, &mut flows, Instant::ZERO).unwrap();
+        receivers.finish(&mut flows, Instant::ZERO).unwrap();
+        assert_eq!((flows.totals().opened, flows.totals().delivered), (2, 144));
     }
 }
