@@ -170,13 +170,11 @@ impl Host {
             .with_seed(config.seed)
             .with_search(config.search);
         let idle = config.max_idle_timeout.map(std_duration).and_then(|t| IdleTimeout::try_from(t).ok());
+        // BBR paces by the rates that it measures.
+        let has_rate_cap = config.rate_cap.is_some() && !config.algorithm.sets_cwnd();
+        let control = Control::new(controller, saved, self.epoch, shared.clone()).with_rate_cap(has_rate_cap);
         transport
-            .congestion_controller_factory(Arc::new(Control::new(
-                controller,
-                saved,
-                self.epoch,
-                shared.clone(),
-            )))
+            .congestion_controller_factory(Arc::new(control))
             .initial_mtu(mtu)
             .min_mtu(mtu)
             .mtu_discovery_config(None)

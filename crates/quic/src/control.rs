@@ -78,6 +78,8 @@ pub struct Control {
     srtt: Option<Duration>,
     /// Marks that the controller knows of.
     known_marks: u64,
+    /// The sender has a greatest rate, which may leave its window unused.
+    has_rate_cap: bool,
 }
 
 impl Control {
@@ -93,7 +95,23 @@ impl Control {
         if let Some(saved) = saved {
             controller.resume(saved);
         }
-        Self { controller, unsaved, epoch, shared, sent: None, srtt: None, known_marks: 0 }
+        Self {
+            controller,
+            unsaved,
+            epoch,
+            shared,
+            sent: None,
+            srtt: None,
+            known_marks: 0,
+            has_rate_cap: false,
+        }
+    }
+
+    /// The control of a sender with a greatest rate: the window does not grow while less than half of it is in flight (RFC 9002,
+    /// section 7.8), which quinn knows only of senders that wait for data.
+    pub fn with_rate_cap(mut self, has_rate_cap: bool) -> Self {
+        self.has_rate_cap = has_rate_cap;
+        self
     }
 
     fn store_observed(&self) {
@@ -161,7 +179,8 @@ impl congestion::Controller for Control {
         app_limited: bool,
         largest_packet_num_acked: Option<u64>,
     ) {
-        self.shared.in_flight.store(in_flight, Relaxed);
+        let before = self.shared.in_flight.swap(in_flight, Relaxed);
+        let app_limited = app_limited || self.has_rate_cap && 2 * before < self.controller.window();
         // quinn calls this for packets that ask for no ACK, too.
         let (Some(sent), Some(srtt)) = (self.sent.take(), self.srtt) else { return };
         self.shared.sample(duration(now.saturating_duration_since(sent)), srtt);

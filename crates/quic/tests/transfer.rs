@@ -575,6 +575,24 @@ fn marks_keep_the_queue_short_without_drops() {
     }
 }
 
+/// RFC 9002, section 7.8: a rate of 2 Mbit/s over 600 ms leaves all but 150 kB of a window unused, and the window is at
+/// most twice that, however much is sent.
+#[test]
+fn the_window_of_a_sender_with_a_greatest_rate_stays_near_its_use() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let config = Config { algorithm, rate_cap: Some(Rate::from_bps(2_000_000)), ..Config::default() };
+        let (time, network) = quic(config, Link { has_logs: true, ..Link::default() }, 3_000_000);
+        let windows = network.notes[0].iter().filter_map(|(_, note)| match note {
+            Note::State(state) => Some(state.cwnd),
+            _ => None,
+        });
+        let largest = windows.max().unwrap();
+        assert!((200_000..350_000).contains(&largest), "{algorithm:?}: {largest} bytes");
+        // 12.3 s at the rate, after five round trips of handshake and slow start.
+        assert!(seconds(time) < 15.5, "{} s", seconds(time));
+    }
+}
+
 #[test]
 fn bbr_leaves_the_queue_of_a_long_link_nearly_empty() {
     let config = Config {
