@@ -68,7 +68,7 @@ pub(crate) const OFFERED: usize = 2;
 pub(crate) const MARKED: usize = 3;
 /// Packets sent by the link [packets].
 pub(crate) const SENT: usize = 4;
-/// Packets lost to overflow [packets].
+/// Packets lost to overflow, and datagrams dropped by marks that signal to the senders [packets].
 pub(crate) const LOST: usize = 5;
 /// First variable of the AQM's fluid model.
 pub(crate) const AQM: usize = 6;
@@ -162,7 +162,8 @@ impl<'a, const N: usize> Fluid<'a, N> {
         let load = senders.max(0.0) * s.packets_per_segment + s.background / s.packet;
         let arrivals = Arrivals { q: y[QUEUE].max(0.0), load, capacity: s.capacity.at(t) };
         let p = s.aqm.mark(&y[AQM..AQM + s.aqm.states()], &arrivals);
-        let accepted = if s.drops { load * (1.0 - p) } else { load };
+        let droppable = if s.drops { load } else { s.background / s.packet };
+        let accepted = load - p * droppable;
         Rates { offered, load, p, accepted }
     }
 
@@ -314,7 +315,9 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
         dy[OFFERED] = now.offered;
         dy[MARKED] = now.offered * now.p;
         dy[SENT] = output;
-        dy[LOST] = lost;
+        // A mark drops datagrams whatever it does to the senders' packets.
+        let datagrams = if s.drops { 0.0 } else { now.p * s.background / s.segment * s.packets_per_segment };
+        dy[LOST] = lost + datagrams;
         let service = if s.equations == Equations::SingleQueue { Service::Md1 } else { Service::Full };
         let seen = Inputs {
             q,

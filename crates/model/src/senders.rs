@@ -2,7 +2,7 @@
 
 use bentpipe_queue::Marking;
 use bentpipe_scenario::{
-    Congestion, ConnectionPer, Delay, Hop, Http, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
+    Congestion, ConnectionPer, Delay, Ecn, Hop, Http, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::Rate;
 
@@ -36,6 +36,10 @@ pub(crate) struct Senders {
     uncovered: Option<(String, &'static str)>,
     /// Datagrams at the mark point [bytes/s].
     pub(crate) background: f64,
+    /// Connections whose transport has ECN.
+    ecn: f64,
+    /// First transport without ECN.
+    without_ecn: Option<String>,
     /// Traffic with a rate limit of each connection.
     caps: Vec<(String, Rate)>,
 }
@@ -103,6 +107,19 @@ impl Senders {
         Ok(sum)
     }
 
+    /// Returns the effect of marks on the packets of the senders: with the method `ecn` those of a transport without ECN are
+    /// dropped.
+    pub(crate) fn effect(&self, method: Marking) -> Result<Marking, Error> {
+        match &self.without_ecn {
+            Some(_) if method == Marking::Ecn && self.ecn == 0.0 => Ok(Marking::Drop),
+            Some(name) if method == Marking::Ecn => wrong(format!(
+                "transport.{name}.ecn: found none beside other transports with ECN; allowed in a fluid model with marking = \
+                 \"ecn\": ECN in all of them, or in none"
+            )),
+            _ => Ok(method),
+        }
+    }
+
     /// Refuses rate limits of connections below an equal share of `capacity` [bit/s] without the datagrams: they would keep
     /// the load below that of the equations.
     pub(crate) fn check_caps(&self, capacity: f64) -> Result<(), Error> {
@@ -164,6 +181,11 @@ impl Senders {
         mean(&mut self.limited, f64::from(tcp.limited_transmit));
         mean(&mut self.timeout, tcp.min_rto.as_secs_f64());
         mean(&mut self.longest, tcp.max_rto.as_secs_f64());
+        if tcp.ecn == Ecn::Off {
+            self.without_ecn.get_or_insert_with(|| tcp.name.clone());
+        } else {
+            self.ecn += count;
+        }
         self.connections = new;
         self.ramps.push((count, ramp));
     }

@@ -56,7 +56,7 @@ pub struct System {
     pub initial_window: f64,
     /// Datagrams at the mark point, which do not react to marks [bytes/s].
     pub background: f64,
-    /// True if a mark drops the packet.
+    /// True if a mark drops the packet of a sender; it drops a datagram in any case.
     pub drops: bool,
     /// Factor of a window decrease: a half, or `decr` if marks cut advertised windows.
     pub decrease: f64,
@@ -130,6 +130,7 @@ impl System {
         }
         queue.check_link(scenario)?;
         let senders = Senders::of(scenario, &queue)?;
+        let marking = senders.effect(queue.marking)?;
         let tick = queue.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = queue.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
         let pep_delay =
@@ -145,11 +146,11 @@ impl System {
             ));
         }
         let rules = match equations {
-            Equations::Timeouts => Some(senders.rules(queue.marking)?),
+            Equations::Timeouts => Some(senders.rules(marking)?),
             _ => None,
         };
         let padhye = match equations {
-            Equations::Padhye => Some(senders.padhye(queue.marking)?),
+            Equations::Padhye => Some(senders.padhye(marking)?),
             _ => None,
         };
         let on_path = is_on_path(equations, split);
@@ -212,7 +213,7 @@ impl System {
             window: senders.window,
             initial_window: senders.initial_window,
             background: senders.background,
-            drops: queue.marking == Marking::Drop,
+            drops: marking == Marking::Drop,
             decrease: queue.decrease,
             pep_delay,
             load_ratio: series.map_or_else(|| Series::constant(1.0), |s| measured(&s.load_ratio, s.period)),

@@ -588,6 +588,34 @@ fn uncovered_scenarios_give_messages() {
     }
 }
 
+/// The method `ecn` drops the packets of transports without ECN, and datagrams: 2 of 10 Mbit/s, of which the share p is lost.
+#[test]
+fn ecn_marks_drop_what_has_no_ecn() {
+    let without = solved(LINK, &["transport.t.ecn=false"]);
+    assert_eq!(without, solved(LINK, &["transport.t.ecn=false", "link.bottleneck.queue.marking=drop"]));
+    let p = mean(&without, "mark_probability");
+    assert!(p > 0.0);
+    close(mean(&without, "loss_rate"), p, 1e-6);
+    assert_eq!(mean(&solved(LINK, &[]), "loss_rate"), 0.0);
+    let more = format!(
+        "{LINK}\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"s\"\nto = \"d\"\nrate = \"2 Mbps\"\npacket = \"1040 B\"\n"
+    );
+    let table = solved(&more, &[]);
+    let (p, offered) = (mean(&table, "mark_probability"), mean(&table, "offered_load"));
+    assert!(p > 0.0);
+    close(mean(&table, "loss_rate"), p * 2e6 / offered, 1e-3);
+    close(mean(&table, "throughput"), offered - p * 2e6, 1e-6);
+    let mixed = format!(
+        "{LINK}\n[transport.plain]\npreset = \"ns2\"\n[traffic.more]\nkind = \"bulk\"\nfrom = \"s\"\nto = \"d\"\ntransport = \
+         \"plain\"\nflows = 10\n"
+    );
+    assert_eq!(
+        refused(&mixed, &[]),
+        "transport.plain.ecn: found none beside other transports with ECN; allowed in a fluid model with marking = \"ecn\": \
+         ECN in all of them, or in none"
+    );
+}
+
 /// In the equations all traffic is always there and sends what the link takes: 10 Mbit/s of ten connections, 0.5 Mbit/s of which are
 /// datagrams.
 #[test]
