@@ -115,6 +115,10 @@ def test_oscillation_is_distinguished_from_noise() -> None:
     # A band from f / 1.5 to 1.5 f holds at most 5 / 9 of all frequencies.
     assert noise["peak"] < 0.6
     assert oscillation([5.0] * 100, 0.05)["period"] is None
+    # A drift of 200 packets is nearly all of the variance, beside waves of one.
+    drift = oscillation(list(100 + 2 * times + np.sin(np.pi * times)), 0.05)
+    assert drift["peak"] is not None
+    assert drift["peak"] < 0.01
 
 
 def test_simulated_oscillation_is_cached(tmp_path: Path) -> None:

@@ -40,11 +40,12 @@ def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str
         frequency = np.fft.rfftfreq(len(values), interval)
         # Fewer than four periods cannot be distinguished from drift.
         known = frequency * interval * len(values) >= 4.0
+        total = power.sum()
         power, frequency = power[known], frequency[known]
         top = frequency[int(power.argmax())]
         near = (frequency > top / 1.5) & (frequency < top * 1.5)
         found["period"] = float(1.0 / top)
-        found["peak"] = float(power[near].sum() / power.sum())
+        found["peak"] = float(power[near].sum() / total)
     return found
 
 
@@ -96,6 +97,10 @@ def simulated(
     return rows
 
 
+_RULES = 2
+"""Version of `oscillation`, whose values a cache holds."""
+
+
 def keys_of(scenario: _core.Scenario, axes: Iterable[str]) -> dict[str, tuple[str, Callable[[float], str]]]:
     """Return the scenario key of each axis, and the function that formats its value.
 
@@ -105,7 +110,7 @@ def keys_of(scenario: _core.Scenario, axes: Iterable[str]) -> dict[str, tuple[st
 
 
 def _digest(scenario: _core.Scenario, setting: str) -> str:
-    text = json.dumps([core_digest(), scenario.seed, under(scenario, setting).canonical()])
+    text = json.dumps([_RULES, core_digest(), scenario.seed, under(scenario, setting).canonical()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
