@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from conftest import Command
 from playwright.sync_api import Browser
@@ -14,7 +15,8 @@ from bentpipe import _core
 from bentpipe.models.engines import Account, Moments, compared
 from bentpipe.models.findings import findings, known_failures
 from bentpipe.models.validation import Stationary
-from bentpipe.report.overlays import ratios
+from bentpipe.report.fluid import _capacity
+from bentpipe.report.overlays import over_time, ratios
 from bentpipe.runs.store import _is_changed
 
 _MARKS = """chart => [...chart.querySelectorAll(".mark-line path, .mark-symbol path")].map(
@@ -219,6 +221,31 @@ def test_command_warns_above_the_table(bentpipe: Command) -> None:
     assert done.stdout.startswith("Warning: Under RED 4 a connection has 0.27 segments in flight")
     quiet = bentpipe("model", "red-dumbbell", "--duration", "20 s", "--settings", "avq", check=0)
     assert "Warning" not in quiet.stdout
+
+
+def test_line_of_a_changing_capacity_is_its_mean() -> None:
+    """As the caption says: 4 Mbit/s up to the middle of ten seconds, then 1 Mbit/s."""
+    steps = "link.satellite.capacity={ steps = [['0 s', '4 Mbps'], ['10 s', '1 Mbps']] }"
+    changes = ["run.duration=10 s", "run.warmup=5 s", "gateway.regulator.rate=link", steps]
+    result = bp.model(bp.load("small-gateway", changes), ["red"])
+    assert _capacity(result)["red"] == pytest.approx(2.5, abs=0.05)
+    (figure,) = over_time([result.account()], ["red"], _capacity(result), 10.0, 0.1, "")
+    assert "the mean of the link's capacity" in figure.caption
+
+
+def test_mean_on_a_figure_is_that_of_the_table() -> None:
+    """Of three packets none is marked, of one all: 25 %."""
+    table = pl.DataFrame(
+        {
+            "time": [0.1, 0.2],
+            "offered_load": [3e6, 1e6],
+            "mark_probability": [0.0, 1.0],
+            "capacity": [4e6, 4e6],
+        }
+    )
+    account = Account("model", "", {"A": {}}, {"A": table})
+    (figure,) = over_time([account], ["A"], {"A": 4.0}, 0.2, 0.1, "")
+    assert "mean: 25" in json.dumps([panel.chart.to_dict() for panel in figure.panels])
 
 
 def test_ratio_figure_has_a_point_per_ratio_and_arrows_beyond_the_axis() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe.format import brief
-from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
+from bentpipe.models.engines import QUANTITIES, Account, Quantity, moments, quantities
 from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
 from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, samples_of, short
@@ -101,9 +101,12 @@ def _setting(
                 inner = pl.col("time").is_between(*span, closed="right")
                 magnified = max(magnified, *(len(table.filter(inner)) for table in series.values()))
             if span == spans[0]:
+                # As in the tables: that of a share is over packets.
                 means = [
-                    f"{engine} {_mean(table)}" if len(accounts) > 1 else _mean(table)
-                    for engine, table in series.items()
+                    f"{account.engine} {mean}" if len(accounts) > 1 else mean
+                    for account in accounts
+                    if account.engine in series
+                    for mean in [_mean(account.series[setting], quantity)]
                 ]
                 note = f"mean: {', '.join(means)}"
             panels.append(
@@ -177,9 +180,9 @@ def known(table: pl.DataFrame, quantity: Quantity) -> pl.DataFrame | None:
     return found if len(found) else None
 
 
-def _mean(table: pl.DataFrame) -> str:
-    mean = table["value"].mean()
-    return brief(float(mean), 3) if isinstance(mean, int | float) else "–"
+def _mean(table: pl.DataFrame, quantity: Quantity) -> str:
+    mean, _ = moments(table, quantity)
+    return "–" if mean is None else brief(mean, 3)
 
 
 def curves(
