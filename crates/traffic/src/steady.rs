@@ -3,7 +3,7 @@
 use bentpipe_scenario::Distribution;
 use bentpipe_units::{Duration, Rate, Rng};
 
-use crate::{Step, length};
+use crate::{MAX_PACKET, Step, length};
 
 /// A source without pauses and rate changes.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ enum Times {
 
 /// Mean time between packets for a rate [s].
 pub(crate) fn mean_gap(rate: Rate, packet: &Distribution<u64>) -> f64 {
-    packet.mean() / rate.bytes_per_sec()
+    packet.mean_up_to(MAX_PACKET as f64) / rate.bytes_per_sec()
 }
 
 impl Steady {

@@ -56,6 +56,21 @@ fn constant_and_poisson_sources_have_their_rates() {
     check_rate(&Pattern::Poisson { rate: MBPS, packet }, 1e6);
 }
 
+/// A thousandth of the first lengths is above 65535 B, and clipping it takes a quarter of the bytes.
+#[test]
+fn poisson_sources_with_clipped_lengths_have_their_rates() {
+    let rate = Rate::from_bps(200_000);
+    let tail = |shape, mean| Distribution::Pareto { shape, mean };
+    let mixed =
+        Distribution::Choice(Arc::new([(0.5, tail(1.2, 1400)), (0.5, Distribution::Exponential(30_000))]));
+    for packet in [tail(1.2, 1400), mixed] {
+        check_rate(&Pattern::Poisson { rate, packet: packet.clone() }, 2e5);
+        let state = State { rate, sojourn: secs(1.0) };
+        let transitions = vec![vec![0.0, 1.0], vec![1.0, 0.0]];
+        check_rate(&Pattern::Mmpp { states: vec![state, state], transitions, packet }, 2e5);
+    }
+}
+
 /// R11: 800 ms on, 200 ms off: four fifths of the rate, even if a packet takes longer than the on time.
 #[test]
 fn on_off_rate_is_the_on_share_of_the_rate() {

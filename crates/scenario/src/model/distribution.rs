@@ -187,6 +187,30 @@ impl Distribution<u64> {
         draw(self, rng)
     }
 
+    /// Returns the mean if larger values count as `most` [bytes]: of distributions with a tail, others rarely reach it.
+    #[must_use]
+    pub fn mean_up_to(&self, most: f64) -> f64 {
+        match self {
+            Self::Exponential(mean) => {
+                let mean = *mean as f64;
+                mean * (1.0 - libm::exp(-most / mean))
+            }
+            Self::Pareto { shape, mean } => {
+                let mean = *mean as f64;
+                let minimum = mean * (shape - 1.0) / shape;
+                if minimum >= most {
+                    return most;
+                }
+                mean - minimum * libm::pow(minimum / most, shape - 1.0) / (shape - 1.0)
+            }
+            Self::Choice(components) => components
+                .iter()
+                .map(|(probability, component)| probability * component.mean_up_to(most))
+                .sum(),
+            other => other.mean(),
+        }
+    }
+
     /// Returns the mean before rounding to whole bytes and to the minimum of 1 [bytes].
     #[must_use]
     pub fn mean(&self) -> f64 {
