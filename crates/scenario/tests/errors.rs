@@ -1471,6 +1471,27 @@ fn transfers_that_take_no_time_are_refused() {
     assert_eq!(with("kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"", ""), "no mistake");
 }
 
+/// A run would have used 4294967295 B in place of a larger buffer.
+#[test]
+fn receive_buffers_of_more_than_32_bits_are_refused() {
+    for (key, value, found) in [
+        ("receive_window", "4294967296 B", "4294967296 B"),
+        ("receive_window", "4000000 segments", "4000000 segments"),
+        ("initial_receive_window", "8 GB", "8 GB"),
+        ("protocol = \"sctp\"\na_rwnd", "1 GB", ""),
+        ("protocol = \"sctp\"\na_rwnd", "5 GB", "5 GB"),
+        ("receive_window", "4294967295 B", ""),
+        ("max_window", "8 GB", ""),
+    ] {
+        let message = changed("[traffic.web]", &format!("[transport.x]\n{key} = \"{value}\"\n[traffic.web]"));
+        let expected = format!("found \"{found}\"; allowed: at most 4294967295 B");
+        assert!(
+            message.ends_with(if found.is_empty() { "no mistake" } else { &expected }),
+            "{key}: {message}"
+        );
+    }
+}
+
 #[test]
 fn mistakes_in_overrides_are_reported() {
     for (change, expected) in [

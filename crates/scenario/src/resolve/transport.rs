@@ -21,6 +21,9 @@ pub const DEFAULT: &str = "default";
 /// Maximum length of a packet [bytes].
 const LONGEST: u64 = 65_535;
 
+/// Largest buffer of a receiver, of which simulations count the bytes with 32 bits [bytes].
+const LARGEST_BUFFER: u64 = u32::MAX as u64;
+
 /// Maximum length of the options of a TCP header [bytes].
 const OPTIONS: u64 = 40;
 
@@ -70,6 +73,12 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
             && bytes(window, mss) < mss
         {
             return refuse(key, window_text(window), format!("at least a segment (\"{:?}\")", raw.mss));
+        }
+        if let Some(window) = window
+            && key != "max_window"
+            && bytes(window, mss) > LARGEST_BUFFER
+        {
+            return refuse(key, window_text(window), format!("at most {LARGEST_BUFFER} B"));
         }
     }
     if raw.rack && !raw.sack {
@@ -312,6 +321,9 @@ pub fn sctp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Sctp) -> Result<Sctp, E
     }
     if raw.a_rwnd.0 < LEAST_BUFFER {
         return refuse("a_rwnd", format!("{:?}", raw.a_rwnd), format!("at least {LEAST_BUFFER} B"));
+    }
+    if raw.a_rwnd.0 > LARGEST_BUFFER {
+        return refuse("a_rwnd", format!("{:?}", raw.a_rwnd), format!("at most {LARGEST_BUFFER} B"));
     }
     for (key, rto) in [("rto_min", raw.rto_min), ("rto_initial", raw.rto_initial)] {
         if rto.0 > raw.rto_max.0 {
