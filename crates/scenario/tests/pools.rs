@@ -188,3 +188,26 @@ fn mistakes_in_pools_of_the_return_direction_are_explained() {
         assert_eq!(pools(&changes).0, expected, "{up}");
     }
 }
+
+/// Two million subscribers of the highest rate: 2e21 bit/s, above 64 bits.
+#[test]
+fn committed_rates_of_any_size_give_a_warning() {
+    let changes = [
+        ("queues_per = \"terminal\"", "queues_per = \"subscriber\""),
+        ("[terminal.ship]", "[terminal.ship]\nplan = \"basic\""),
+        (
+            "[host.crew]",
+            "[host.crew]\ncount = 1000000\nplan = \"most\"\n[host.cabin]\ncount = 1000000\nplan = \"most\"",
+        ),
+        (
+            "[link.deck]",
+            "[plan.most.down]\ncir = \"1000000 Gbps\"\n[link.cabins]\nbetween = [\"ship\", \"cabin\"]\n[link.deck]",
+        ),
+    ];
+    let (error, warnings) = pools(&changes);
+    assert_eq!(error, "");
+    assert!(
+        warnings.iter().any(|text| text.starts_with("plan.basic.down.cir: found \"1 Mbps\"")),
+        "{warnings:?}"
+    );
+}

@@ -88,7 +88,8 @@ pub fn terminals(
         };
         let group = TerminalGroup { plan, up, subscribers, handover, ..group };
         if let Some(plan) = &group.plan {
-            let of = Rate::from_bps(group.subscribers.iter().map(|hosts| hosts.committed().as_bps()).sum());
+            let each = group.subscribers.iter().map(|hosts| hosts.committed().as_bps());
+            let of = Rate::from_bps(each.fold(0, u64::saturating_add));
             let own = named("plan", terminal.plan.as_deref().unwrap_or_default());
             warn_of_committed(cx, &own, plan, of, "what is behind a terminal");
         }
