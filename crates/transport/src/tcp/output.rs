@@ -6,7 +6,7 @@ use super::accurate::EcnMode;
 use super::ack::DUP_ACKS;
 use super::congestion::Recovery;
 use super::connection::{Connection, Phase, Reset, State, Timer};
-use super::{Config, Ecn, Flags, Sack, Segment, Timestamps};
+use super::{Algorithm, Config, Ecn, Flags, Sack, Segment, Timestamps};
 
 impl Connection {
     /// Returns the next segment to send at `now`. Call it until it returns `None`.
@@ -419,8 +419,11 @@ impl Connection {
         let reduces = if cfg.ns2_recovery { !self.latest.is_mark() } else { self.unanswered == 0 };
         if reduces {
             self.save_before_rto(cfg, now);
-            let flight = self.flight();
-            self.reduce(cfg, now, flight);
+            // Linux `tcp_enter_loss()` keeps the ssthresh of a recovery that is in progress.
+            if cfg.algorithm != Algorithm::CubicLinux || self.phase != Phase::SackRecovery {
+                let flight = self.flight();
+                self.reduce(cfg, now, flight);
+            }
             if cfg.half_of_cwnd {
                 // 4.3BSD and ns-2 keep ssthresh in whole segments.
                 let whole_segments = self.window.reduced() / cfg.smss() * cfg.smss();
@@ -449,6 +452,10 @@ impl Connection {
             // RFC 8985 section 6.3: lost segments are resent.
             self.phase = Phase::RtoResend;
             self.resend_due = true;
+            if matches!(cfg.algorithm, Algorithm::CubicLinux | Algorithm::Bbr3) {
+                // `tcp_enter_loss()`, and OnEnterRTO() of draft-ietf-ccwg-bbr-06: a segment more than what is still in flight.
+                self.window.cwnd += self.in_network();
+            }
             if cfg.algorithm.sets_cwnd() {
                 self.report_losses(cfg, now);
             }

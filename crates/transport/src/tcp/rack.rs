@@ -656,6 +656,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::State;
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -791,6 +792,40 @@ mod tests {
         assert_eq!(rack.segments.lost, 2000);
         assert_eq!(rack.segments.next_lost().map(|lost| lost.start), Some(1));
     }
+
+    /// Of four segments the first is lost, those of 50 ms before the timeout are not. The loss window is one segment (RFC 5681 section
+    /// 3.1), with CUBIC as in Linux and BBR version 3 one more than what is in flight. Linux keeps the ssthresh of a recovery, here
+    /// 7 segments.
+    #[test]
+    fn a_timeout_leaves_a_segment_more_than_what_is_in_flight_in_linux_and_bbr3() {
+        for (algorithm, phase, cwnd, ssthresh) in [
+            (Algorithm::NewReno, Phase::Open, 1000, 2000),
+            (Algorithm::NewReno, Phase::SackRecovery, 1000, 2000),
+            (Algorithm::CubicLinux, Phase::Open, 4000, 5000),
+            (Algorithm::CubicLinux, Phase::SackRecovery, 4000, 7000),
+            (Algorithm::Bbr3, Phase::Open, 4000, 8000),
+        ] {
+            let cfg = Config { mss: 1000, algorithm, sack: true, rack: true, ..Config::default() };
+            let mut c = Connection::connect(&cfg, Instant::ZERO);
+            let mut board = Scoreboard::new(true, algorithm == Algorithm::Bbr3);
+            let rack = board.rack.as_mut().unwrap();
+            rack.delivered.rtt = Duration::from_millis(100);
+            for (ms, start) in [(0, 1), (950, 1001), (950, 2001), (950, 3001)] {
+                rack.segments.on_sent(at(ms), start, start + 1000);
+            }
+            c.sack = Some(Box::new(board));
+            (c.una, c.nxt, c.max, c.written, c.window) = (1, 4001, 4001, 9001, Window::new(8000, Some(7000)));
+            (c.state, c.phase) = (State::Established, phase);
+            c.set_timer(Timer::Retransmission, at(1000));
+            c.handle_timeout(&cfg, at(1000));
+            assert_eq!(
+                (c.stats().cwnd, c.stats().ssthresh),
+                (cwnd, Some(ssthresh)),
+                "{algorithm:?} {phase:?}"
+            );
+        }
+    }
+
     /// RFC 3522 needs timestamps; with BBR nothing is undone.
     #[test]
     fn state_is_saved_for_eifel_only() {

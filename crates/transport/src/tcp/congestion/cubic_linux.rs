@@ -10,7 +10,8 @@
 //! - with byte counting an ACK counts for all that it delivers, in slow start too, where RFC 3465 allows two segments;
 //! - an idle time halves the window for each RTO, down to the initial window, and leaves `ssthresh` at 3/4 of it or more
 //!   (`tcp_cwnd_restart()`, RFC 2861), where RFC 5681 leaves the initial window;
-//! - a timeout clears `W_max`;
+//! - a timeout clears `W_max`, keeps the ssthresh of a recovery in progress, and leaves a window of a segment more than what is
+//!   still in flight (`tcp_enter_loss()`);
 //! - RTT samples of the first second of a stage are ignored.
 //!
 //! Departure: times are not rounded to jiffies.
