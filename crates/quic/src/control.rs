@@ -76,6 +76,8 @@ pub struct Control {
     /// Sending time of the latest packet that the ACK being processed acknowledges.
     sent: Option<StdInstant>,
     srtt: Option<Duration>,
+    /// An ACK has been processed.
+    has_sample: bool,
     /// Marks that the controller knows of.
     known_marks: u64,
     /// The sender has a greatest rate, which may leave its window unused.
@@ -102,6 +104,7 @@ impl Control {
             shared,
             sent: None,
             srtt: None,
+            has_sample: false,
             known_marks: 0,
             has_rate_cap: false,
         }
@@ -167,7 +170,8 @@ impl congestion::Controller for Control {
         rtt: &RttEstimator,
     ) {
         self.take_back();
-        let srtt = duration(rtt.get());
+        // quinn gives its initial RTT until the first ACK has been processed.
+        let srtt = duration(if self.has_sample { rtt.get() } else { now.saturating_duration_since(sent) });
         (self.srtt, self.sent) = (Some(srtt), self.sent.max(Some(sent)));
         self.controller.on_ack(self.time(now), self.time(sent), bytes, srtt);
     }
@@ -183,6 +187,7 @@ impl congestion::Controller for Control {
         let app_limited = app_limited || self.has_rate_cap && 2 * before < self.controller.window();
         // quinn calls this for packets that ask for no ACK, too.
         let (Some(sent), Some(srtt)) = (self.sent.take(), self.srtt) else { return };
+        self.has_sample = true;
         self.shared.sample(duration(now.saturating_duration_since(sent)), srtt);
         let marks = self.shared.marks.load(Relaxed);
         let marked = marks - std::mem::replace(&mut self.known_marks, marks);

@@ -103,6 +103,18 @@ impl Arrived {
     }
 }
 
+/// RFC 9002, section 5.3: the first sample is the smoothed RTT, here of a path of 300 ms each way. The
+/// initial RTT of 333 ms is only for the probe timeout.
+#[test]
+fn the_first_smoothed_rtt_is_the_first_sample() {
+    let host = Host::new(Config::default());
+    let mut net = Ends::new(&host, 1, |_, _, _: &Datagram| vec![Duration::from_millis(300)]);
+    for at in [0, 1] {
+        while net.ends[at].stats().srtt.is_none() && net.step(Instant::ZERO + Duration::from_secs(5)) {}
+        assert_eq!(net.ends[at].stats().srtt, Some(Duration::from_millis(600)));
+    }
+}
+
 /// RFC 9002, sections 5.3 and 6.2.1: the peer's ack delay counts neither in the smoothed RTT nor in its variation. Packets one by one
 /// over a path of 50 ms each way are acknowledged after max_ack_delay, 25 ms: samples of 125 ms, less 25 ms. The first, from the
 /// handshake and without delay, gives a variation of 50 ms, of which each further one leaves three quarters: after 40, less
