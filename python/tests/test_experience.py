@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
+from bentpipe.cli import app
 from bentpipe.qoe import voice
 from bentpipe.report.comparison import render
 from bentpipe.report.terminal_charts import worst_served
@@ -200,3 +201,30 @@ def test_a_result_with_one_terminal_has_no_experience_of_terminals(tmp_path: Pat
     with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):
         alone.experience()
     assert worst_served(alone) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("web.terminals_bad", "a gateway with several terminals"),
+        ("terminal_goodput_min", "a gateway with several terminals"),
+        ("return_throughput", "queues at the terminals"),
+    ],
+)
+def test_metric_that_a_scenario_never_has_is_refused_before_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], result: bp.Result, name: str, needs: str
+) -> None:
+    message = f"metric {name}: needs {needs}"
+    with pytest.raises(bp.UsageError, match=message):
+        bp.sweep("small-gateway", {"gateway.aqm.w_q": [0.1]}, metrics=[name], out=tmp_path / "out")
+    with pytest.raises(bp.UsageError, match=message):
+        bp.tune("small-gateway", "red", f"{name}:max", out=tmp_path / "out")
+    with pytest.raises(bp.UsageError, match=message):
+        bp.advise("small-gateway", "red", limits=[f"{name}>=1"], out=tmp_path / "out")
+    with pytest.raises(bp.UsageError, match=message):
+        result.differences(metrics=[name])
+    with pytest.raises(SystemExit) as stop:
+        app.main(["compare", "small-gateway", "--metric", name, "--out", str(tmp_path / "out")])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -226,7 +226,8 @@ def _simulate(
         overrides = (*overrides, f"run.warmup={warmup}")
     import_from_current_folder(settings or [])
     loaded = load_scenario(scenario, overrides, duration, settings or ())
-    check_classes([metric.name for metric in metrics or ()], loaded.traffic)
+    compared = [metric.name for metric in metrics or ()]
+    check_classes(compared, loaded.traffic, terminals=bool(loaded.terminals), returns=loaded.has_return)
     # None: the scenario unchanged; no names: the scenario's own list.
     names = loaded.settings if settings == [] else settings
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)

@@ -337,7 +337,9 @@ class Result:
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
         wanted = self.known_metrics if metrics is None else chosen(metrics)
-        check_classes([metric.name for metric in wanted], self.traffic)
+        has = {name: bool(self.manifest.get(name)) for name in (TERMINALS, RETURN)}
+        names = [metric.name for metric in wanted]
+        check_classes(names, self.traffic, terminals=has[TERMINALS], returns=has[RETURN])
         values = self.values()
         labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
         for setting in self.settings:

@@ -826,13 +826,23 @@ def named_metric(name: str, where: str = "") -> Metric:
     return metric
 
 
-def check_classes(names: Iterable[str], traffic: Traffic) -> None:
-    """Raise `UsageError` for a metric of a class that `traffic` does not have, or not of its kind."""
-    known = {metric.name: None for metric in class_metrics(traffic)}
+def check_classes(
+    names: Iterable[str], traffic: Traffic, *, terminals: bool = True, returns: bool = True
+) -> None:
+    """Raise `UsageError` for a metric of a class that `traffic` does not have, or not of its kind.
+
+    Also for those of terminals unless a gateway has several (`terminals`), and for those of the return
+    direction unless terminals have queues there (`returns`).
+    """
+    known = {metric.name: metric for metric in class_metrics(traffic)}
     for name in names:
-        if name in _BY_NAME or name in known:
+        if metric := _BY_NAME.get(name) or known.get(name):
+            if metric.of_terminals and not terminals:
+                raise UsageError(f"metric {name}: needs a gateway with several terminals")
+            if metric.of_return and not returns:
+                raise UsageError(f"metric {name}: needs queues at the terminals (gateway.return)")
             continue
-        traffic_class, _, metric = name.rpartition(".")
+        traffic_class, _, last = name.rpartition(".")
         classes = dict.fromkeys(each[1] for each in traffic)
         if traffic_class not in classes:
             raise UsageError(
@@ -841,7 +851,7 @@ def check_classes(names: Iterable[str], traffic: Traffic) -> None:
             )
         kinds = ", ".join(sorted({kind for _, of, kind in traffic if of == traffic_class}))
         raise UsageError(
-            f'metric {name}: found "{metric}" for traffic of kind {kinds}; allowed:'
+            f'metric {name}: found "{last}" for traffic of kind {kinds}; allowed:'
             f" {', '.join(each.rpartition('.')[2] for each in known if each.startswith(f'{traffic_class}.'))}"
         )
 

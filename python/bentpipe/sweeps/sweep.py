@@ -124,6 +124,12 @@ class Sweep:
         if len(cells) * len(seeds) > MOST_RUNS:
             raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
         found = list(cells.values())
+        check_classes(
+            shown,
+            base.traffic,
+            terminals=any(scenario.terminals for _, _, scenario, _ in found),
+            returns=any(scenario.has_return for _, _, scenario, _ in found),
+        )
         labels = list(dict.fromkeys(cell[1] for cell in found))
         # An override may apply to a setting only, invisible in the scenario without a setting.
         return cls(

@@ -102,7 +102,8 @@ class Tuning:
         objectives = objectives_from(metrics)
         space = Space.of(scenario, aqm, vary=vary, fix=fix, overrides=overrides)
         base = space.as_given()
-        check_classes([each.metric for each in objectives], base.traffic)
+        names = [each.metric for each in objectives]
+        check_classes(names, base.traffic, terminals=bool(base.terminals), returns=base.has_return)
         first = base.seed if seed is None else seed
         if not 0 <= first <= 2**64 - runs:
             raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")
