@@ -125,6 +125,10 @@ def test_changed_trace_of_a_case_stays(tmp_path: Path) -> None:
         (["aqm", "--section", "99"], "--section 99: there is no such case; allowed: 4.4, 4.5"),
         (["aqm", "--write"], "--write needs --out DIR"),
         (
+            ["aqm", "--write", "--out", "out", "--section", "8", "--settings", "red", "--set", "run.runs=2"],
+            "--settings, --set: has no effect with --write, which runs nothing; allowed: --out, --profile",
+        ),
+        (
             ["cc", "--controls", "tahoe"],
             "--controls tahoe: there is no such control; allowed: reno, newreno",
         ),

@@ -10,6 +10,7 @@ from bentpipe.cli import console
 from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
     Function,
+    given_options,
     import_from_current_folder,
     seed_option,
     set_option,
@@ -186,6 +187,9 @@ def _chosen(kind: str, given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(given or controls(kind)))
 
 
+_OF_FILES = ("--write", "--out", "--profile", "--section", "--quiet")
+
+
 def _run(
     context: click.Context,
     kind: str,
@@ -212,6 +216,12 @@ def _run(
     if write:
         if out is None:
             raise UsageError("--write needs --out DIR, the folder for the scenario files")
+        useless = [each for each in given_options(context) if each not in _OF_FILES]
+        if useless:
+            raise UsageError(
+                f"{', '.join(useless)}: has no effect with --write, which runs nothing; allowed:"
+                f" {', '.join(_OF_FILES[1:])}"
+            )
         found = write_scenarios(folder, networks, sections or None)
         console.stderr().print(f"{plural(len(found), 'scenario file')}: {folder / 'scenarios'}", markup=False)
         return
