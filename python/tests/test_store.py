@@ -45,6 +45,17 @@ def test_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_discarded_folder_stays_with_the_files_of_the_user(plan: Plan, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "out", plan)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    store.discard()
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+    (tmp_path / "out" / "notes.txt").unlink()
+    store.discard()
+    assert not (tmp_path / "out").exists()
+    store.close()
+
+
 def test_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     files.write(path, b"old")

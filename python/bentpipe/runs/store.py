@@ -284,8 +284,8 @@ class Store:
         self._write_manifest()
 
     def discard(self) -> None:
-        """Remove the folder if it holds no run, since the experiment turned out to be impossible."""
-        if not any((self.folder / RUNS).glob("*/[0-9]*")):
+        """Remove the folder of an impossible experiment if it holds no run and no file of the user."""
+        if not any((self.folder / RUNS).glob("*/[0-9]*")) and next(_foreign(self.folder), None) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
