@@ -33,7 +33,7 @@ from bentpipe.tuning.holdout import figures
 from bentpipe.tuning.result import difference
 from bentpipe.tuning.search import FEWEST, Search, front
 from bentpipe.tuning.space import Space
-from bentpipe.tuning.study import COMPLETE, Proposal, Trial, open_storage
+from bentpipe.tuning.study import COMPLETE, Proposal, Trial, open_storage, without_password
 from bentpipe.tuning.tune import Tuning, tune
 
 TWO = "throughput:max,queue_delay_mean:min"
@@ -528,6 +528,14 @@ def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
     storage.create_new_study([StudyDirection.MINIMIZE], "next")
     assert "next" in [each.study_name for each in storage.get_all_studies()]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["study"]
+
+
+def test_password_of_a_storage_is_not_shown() -> None:
+    with pytest.raises(UsageError, match=re.escape("--storage postgres9://me:***@host/x: cannot")) as refused:
+        open_storage("postgres9://me:secret@host/x")
+    assert "secret" not in str(refused.value)
+    for shown in ("sqlite:///a:b@c/x.db", "postgresql://me@host:5432/x", "study.journal"):
+        assert without_password(shown) == shown
 
 
 def test_numbers_that_begin_or_end_with_their_point_are_written_as_toml() -> None:

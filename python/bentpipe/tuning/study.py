@@ -8,6 +8,7 @@ Unfinished trials of a dead process are filled in again.
 
 import fcntl
 import os
+import re
 import socket
 import threading
 import time
@@ -40,6 +41,7 @@ __all__ = [
     "Trial",
     "open_storage",
     "unfinished",
+    "without_password",
 ]
 
 COMPLETE, STOPPED, IMPOSSIBLE = "complete", "stopped", "impossible"
@@ -114,9 +116,15 @@ def open_storage(where: str | Path) -> BaseStorage:
     except Exception as error:  # Every database raises its own exceptions.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
         raise UsageError(
-            f"--storage {text}: cannot be opened: {reason[0] if reason else type(error).__name__};"
+            f"--storage {without_password(text)}: cannot be opened:"
+            f" {reason[0] if reason else type(error).__name__};"
             " allowed: a file, sqlite:///FILE, or another database's URL whose driver is installed"
         ) from None
+
+
+def without_password(where: str) -> str:
+    """Return the URL of a storage as it may be shown: without its password."""
+    return re.sub(r"://([^/@:]*):[^/@]*@", r"://\1:***@", where)
 
 
 class _Lock(BaseJournalFileLock):

@@ -36,6 +36,7 @@ from bentpipe.tuning.study import (
     Trial,
     open_storage,
     unfinished,
+    without_password,
 )
 
 __all__ = ["JOURNAL", "Tuning", "execute", "tune"]
@@ -292,10 +293,11 @@ def execute(
     references = plan.references()
     keys = tuple(f"{plan.space.prefix}.{name}" for name in plan.space.names)
     with Dataset(folder, keys, plan.about()) as dataset:
-        where = str(storage if storage is not None else folder / JOURNAL)
+        url = str(storage if storage is not None else folder / JOURNAL)
+        where = without_password(url)
         name = study or f"{plan.scenario.name} {plan.space.aqm}"
         maximise = [each.direction == "max" for each in plan.objectives]
-        ledger = Ledger(open_storage(where), name, maximise, plan.determined_by(), where)
+        ledger = Ledger(open_storage(url), name, maximise, plan.determined_by(), where)
         try:
             with closing(ledger):
                 work = _Work(plan, ledger, dataset, workers, on_progress, on_message)
