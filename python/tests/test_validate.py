@@ -175,6 +175,17 @@ def test_all_selects_settings_with_a_fluid_model(tmp_path: Path) -> None:
     assert "sfb" not in found.settings
 
 
+def test_all_selects_settings_with_a_markov_model() -> None:
+    plan, model = plan_and_solve(bp.load("mmpp-queue"), ["all"], 1, None)
+    names = [each.name for each in plan.settings]
+    assert model.settings == names
+    assert {"drop tail", "threshold 25 %", "droptail"} <= set(names)
+    assert "red" not in names
+    assert any(reason.startswith("mmpp-queue, setting red: ") for reason in plan.left_out)
+    with pytest.raises(UsageError, match="setting red"):
+        plan_and_solve(bp.load("mmpp-queue"), ["drop tail", "red"], 1, None)
+
+
 def test_command_writes_what_it_prints(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("validate", *QUICK, *PAIR, "--out", "here", check=0)
     assert "simulator" in done.stdout

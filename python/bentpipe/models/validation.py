@@ -230,9 +230,11 @@ def plan_and_solve(
     """
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
-    if kind_of(scenario) == "markov":
-        return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
     every = any(isinstance(name, str) and name.strip().lower() == ALL for name in names or [])
+    if kind_of(scenario) == "markov":
+        if every:
+            plan = _covered_by_markov(plan)
+        return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
     able, tables, reasons = [], {}, []
     for each in plan.settings:
         try:
@@ -246,6 +248,20 @@ def plan_and_solve(
         raise ModelError("\n".join(reasons))
     plan = replace(plan, settings=tuple(able), left_out=(*plan.left_out, *reasons))
     return plan, ModelResult(describe(scenario, plan.settings, plan.seeds), tables)
+
+
+def _covered_by_markov(plan: Plan) -> Plan:
+    """Return the plan without the settings that the Markov model does not cover, if it covers any."""
+    from bentpipe.models import markov
+
+    able, reasons = [], []
+    for each in plan.settings:
+        try:
+            markov.both(each.scenario)
+            able.append(each)
+        except UsageError as error:
+            reasons.append(f"{plan.scenario.name}, setting {each.name}: {error}")
+    return replace(plan, settings=tuple(able), left_out=(*plan.left_out, *reasons)) if able else plan
 
 
 def _draws(scenario: _core.Scenario, seeds: Sequence[int]) -> bool:
