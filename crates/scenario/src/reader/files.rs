@@ -130,12 +130,13 @@ pub struct Data {
 
 impl Data {
     /// Returns the non-empty lines of a text, with line numbers from one; without comments (`#`) and surrounding
-    /// blanks.
+    /// blanks, and without a byte order mark.
     ///
     /// # Errors
     /// Per line that is not UTF-8, see [`Data::at_line`].
     pub fn lines(&self) -> impl Iterator<Item = Result<(usize, &str), String>> {
-        let lines = self.bytes.split(|b| *b == b'\n').enumerate();
+        let text = self.bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.bytes);
+        let lines = text.split(|b| *b == b'\n').enumerate();
         lines.filter_map(|(i, line)| match std::str::from_utf8(line) {
             Ok(line) => {
                 let said = line.split('#').next().unwrap_or_default().trim();
@@ -195,6 +196,8 @@ mod tests {
         let d = data(b"# sizes\n\n 12 # the first\r\n7\n");
         assert_eq!(d.lines().collect::<Result<Vec<_>, _>>(), Ok(vec![(3, "12"), (4, "7")]));
         assert_eq!(d.numbers(|t| t.parse::<u32>().ok(), "a size"), Ok(vec![12, 7]));
+        let marked = data(b"\xef\xbb\xbf12\r\n7\r\n");
+        assert_eq!(marked.numbers(|t| t.parse::<u32>().ok(), "a size"), Ok(vec![12, 7]));
     }
 
     #[test]
