@@ -112,6 +112,11 @@ fn wrong_limits_of_quality_are_reported() {
         ),
         (
             "[traffic.web]",
+            "[thresholds]\nvoice.mos = { good = 4 }\n[traffic.web]",
+            "my.toml:29:7: thresholds.voice.mos: found without quotes; allowed: \"voice.mos\", because the name has a dot",
+        ),
+        (
+            "[traffic.web]",
             "[thresholds]\n\"page.load\" = { good = 5 }\n[traffic.web]",
             "my.toml:29:24: thresholds.\"page.load\".good: found good = 5 and bad = 4; allowed: a good of at most bad, \
              because lower values are better",

@@ -36,7 +36,7 @@ use serde::Deserialize as _;
 
 use crate::effective::{self, Origin};
 use crate::error::Error;
-use crate::model::{GatewayIndex, Host, HostIndex, LinkIndex, Subject};
+use crate::model::{GatewayIndex, Host, HostIndex, LinkIndex, MEASURES, Subject};
 use crate::reader::Input;
 use crate::reader::de::Reader;
 use crate::reader::source::Source;
@@ -165,10 +165,18 @@ fn read(source: &Source, root: &Node, setting: &str) -> Result<File, Error> {
         let path: Vec<Step> = wrong.way.into_iter().rev().collect();
         let problem = match wrong.problem.as_str() {
             "missing" => format!("missing; {}", json::required(&path)),
-            _ => wrong.problem,
+            _ => unquoted_measure(&path).unwrap_or(wrong.problem),
         };
         source.error(root, &path, wrong.key, problem, setting)
     })
+}
+
+/// Returns the message for a measure of quality whose name, which has a dot, is not in quotes.
+fn unquoted_measure(path: &[Step]) -> Option<String> {
+    let [Step::Key(section), Step::Key(first), Step::Key(second)] = path else { return None };
+    let name = format!("{first}.{second}");
+    let is_measure = section == "thresholds" && MEASURES.iter().any(|measure| measure.name == name);
+    is_measure.then(|| format!("found without quotes; allowed: \"{name}\", because the name has a dot"))
 }
 
 fn topology(cx: &Cx<'_>, file: &mut File, hosts: &[Host]) -> Result<Nodes, Error> {
