@@ -13,7 +13,7 @@ use crate::error::{Error, Location, choices, quoted};
 use crate::model::{Digest, GatewayIndex, Hop, NO_AQM, Subject, Traffic};
 use crate::reader::Input;
 use crate::reader::files::{Files, read_text};
-use crate::reader::source::{Source, split_at_equals};
+use crate::reader::source::Source;
 use crate::reader::tree::{At, Node, Step, Value, dotted};
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, nodes};
@@ -195,15 +195,19 @@ impl Scenario {
         Ok(new)
     }
 
-    /// Returns the overrides of parameters of the subject's AQM, as names and values in the order of the overrides.
+    /// Returns the overrides of parameters of the subject's AQM, as names and values in the order of the overrides; text without
+    /// quotes.
     #[must_use]
     pub fn aqm_overrides(&self) -> Vec<(String, String)> {
         let of = [self.subject_path(), steps(&["aqm"])].concat();
         let found = self.input.source.overrides.iter().filter_map(|change| {
             let path = resolve::overrides::path_of(&self.input.base, change).ok()?;
             let Some((Step::Key(name), owner)) = path.split_last() else { return None };
-            let (_, value) = split_at_equals(&change.text)?;
-            (owner == of.as_slice()).then(|| (name.clone(), value.trim().to_owned()))
+            let value = match &change.node.value {
+                Value::Text(text) => text.clone(),
+                _ => change.node.to_string(),
+            };
+            (owner == of.as_slice()).then(|| (name.clone(), value))
         });
         found.collect()
     }

@@ -293,6 +293,17 @@ fn overrides_apply_to_settings_with_the_parameter() {
     assert_eq!(s.label(), "avq");
 }
 
+/// An AQM that is implemented outside reads the values itself.
+#[test]
+fn overrides_of_outside_parameters_are_read_as_toml() {
+    let values = ["33 ms", "\"33 ms\"", "'33 ms'", "1_000", "0x10", "0.5", "true"];
+    let changes: Vec<_> = values.iter().map(|value| format!("gateway.aqm.level={value}")).collect();
+    let s = Scenario::load_with_parameters(path("small-gateway"), &changes, vec!["level".to_owned()]);
+    let found: Vec<_> =
+        s.expect("a valid scenario").aqm_overrides().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(found, ["33 ms", "33 ms", "33 ms", "1000", "16", "0.5", "true"]);
+}
+
 #[test]
 fn overrides_of_a_link_apply_whatever_its_name_is() {
     let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");

@@ -146,7 +146,7 @@ impl Override {
 }
 
 /// Splits at the first "=" outside quotes.
-pub fn split_at_equals(text: &str) -> Option<(&str, &str)> {
+fn split_at_equals(text: &str) -> Option<(&str, &str)> {
     let mut quote = None;
     for (i, c) in text.char_indices() {
         match (quote, c) {
