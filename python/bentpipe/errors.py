@@ -25,7 +25,7 @@ class UsageError(BentpipeError):
 
 
 class ClusterError(BentpipeError):
-    """The cluster disappeared, or lost all of its workers."""
+    """The cluster disappeared or lost all of its workers, or the storage of a search failed."""
 
 
 class ResultError(BentpipeError):

@@ -19,6 +19,7 @@ from optuna.study import StudyDirection
 from patience import PATIENCE, wait_for
 
 from bentpipe import TuneResult, _core, open_tune
+from bentpipe.cli import app
 from bentpipe.cli.app import cli
 from bentpipe.cli.exits import Failed
 from bentpipe.errors import ScenarioError, UsageError
@@ -33,7 +34,7 @@ from bentpipe.tuning.holdout import figures
 from bentpipe.tuning.result import difference
 from bentpipe.tuning.search import FEWEST, Search, front
 from bentpipe.tuning.space import Space
-from bentpipe.tuning.study import COMPLETE, Proposal, Trial, open_storage, without_password
+from bentpipe.tuning.study import COMPLETE, Ledger, Proposal, Trial, open_storage, without_password
 from bentpipe.tuning.tune import Tuning, tune
 
 TWO = "throughput:max,queue_delay_mean:min"
@@ -528,6 +529,39 @@ def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
     storage.create_new_study([StudyDirection.MINIMIZE], "next")
     assert "next" in [each.study_name for each in storage.get_all_studies()]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["study"]
+
+
+def test_storage_that_fails_during_a_search_says_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    take = Ledger.take
+
+    def broken(ledger: Ledger, trial: Trial) -> bool:
+        with (tmp_path / "study.db").open("r+b") as file:
+            file.truncate(100)
+        return take(ledger, trial)
+
+    monkeypatch.setattr(Ledger, "take", broken)
+    monkeypatch.chdir(tmp_path)
+    words = ["tune", "small-gateway", "--aqm", "red", "--metrics", "throughput:max", "--duration", "1 s"]
+    words += [
+        "--trials",
+        "2",
+        "--runs",
+        "1",
+        "--fresh",
+        "2",
+        "--storage",
+        "sqlite:///study.db",
+        "--out",
+        "out",
+    ]
+    with pytest.raises(SystemExit) as stop:
+        app.main(words)
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert "error: --storage sqlite:///study.db: failed during the search: (sqlite3.DatabaseError)" in error
+    assert "finished runs are kept. To continue:" in error
 
 
 def test_password_of_a_storage_is_not_shown() -> None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optuna.exceptions import StorageInternalError
+
 from bentpipe import _core, files
-from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.errors import ClusterError, ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from, path_of
 from bentpipe.runs.progress import OnProgress, reported
@@ -297,12 +299,15 @@ def execute(
         where = without_password(url)
         name = study or f"{plan.scenario.name} {plan.space.aqm}"
         maximise = [each.direction == "max" for each in plan.objectives]
-        ledger = Ledger(open_storage(url), name, maximise, plan.determined_by(), where)
         try:
+            ledger = Ledger(open_storage(url), name, maximise, plan.determined_by(), where)
             with closing(ledger):
                 work = _Work(plan, ledger, dataset, workers, on_progress, on_message)
                 trials = work.until_done()
             found = work.judge(trials, references)
+        except StorageInternalError as error:
+            reason = str(error.__cause__ or error).splitlines()[0]
+            raise ClusterError(f"--storage {where}: failed during the search: {reason}") from None
         finally:
             dataset.flush(0.0)
         dataset.finish(work.failures)
