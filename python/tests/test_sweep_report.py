@@ -106,6 +106,18 @@ def test_values_of_the_sweep_file_are_shown_unchanged(tmp_path: Path) -> None:
     assert len(set(axis.written.values())) == 6
 
 
+def test_numbers_of_an_axis_can_be_told_apart(tmp_path: Path) -> None:
+    close = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.0101:6"}, settings=["red"])
+    (axis,) = axes(close, close.frame())
+    assert axis.x()["axis"]["format"] == ".4~r"
+    # No 1, 2 or 5 of a decade lies in between.
+    narrow = swept(tmp_path / "t", {"gateway.aqm.w_q": "0.03:0.045:log:10"}, settings=["red"])
+    (axis,) = axes(narrow, narrow.frame())
+    drawn_axis = axis.x()
+    assert drawn_axis["scale"]["type"] == "log"
+    assert "values" not in drawn_axis["axis"]
+
+
 def test_two_factors_are_maps_with_a_common_scale(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.02,0.2,0.1", "gateway.aqm.max_p": "0.5,0.1"}
     figure, specs = drawn(swept(tmp_path / "s", vary))

@@ -69,11 +69,13 @@ class Axis:
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
         zero = vega.Undefined if self.log else False
         scale = vega.Scale(type=kind, nice=False, zero=zero, domain=[least, most], padding=10)
-        # If there are few values, they are the ticks.
-        ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
-        axis = (
-            vega.Axis(format=".3~r", tickCount=6) if ticks is None else vega.Axis(format=".3~r", values=ticks)
-        )
+        # If there are few values, they are the ticks. Less than a decade may hold no round number.
+        ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else []
+        if len(ticks) < 3 and len(numbers) > _TICKS:
+            axis = vega.Axis(format=".3~r", tickCount=6)
+        else:
+            distinct = (d for d in (3, 4, 6) if len({f"{tick:.{d}g}" for tick in ticks}) == len(ticks))
+            axis = vega.Axis(format=f".{next(distinct, 12)}~r", values=ticks)
         return vega.X("x:Q", title=title, scale=scale, axis=axis)
 
     def place(self, value: str) -> float | str:
