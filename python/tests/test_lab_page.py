@@ -339,6 +339,19 @@ def test_edited_scenario_has_no_link_and_no_command_until_it_is_saved(page: Page
     until(page, "document.getElementById('message').textContent.startsWith('Save the')")
 
 
+def test_scenario_without_settings_has_a_command_and_says_what_a_setting_replaces(page: Page) -> None:
+    page.evaluate("document.getElementById('source').open = true")
+    # An edit keeps the settings of the run before.
+    page.evaluate("lab.run.settings = []")
+    page.fill("#text", re.sub(r"(?m)^settings = .*\n", "", SHORT))
+    until(page, "lab.run.isOpen && lab.run.settings.length === 0 && lab.run.sides.length === 1")
+    assert "--settings" not in page.evaluate("lab.run.command()")
+    page.select_option("#add-setting", "codel")
+    until(page, "lab.run.isOpen && lab.run.sides[0].label === 'codel'")
+    assert "codel runs in place of the scenario as it is" in page.inner_text("#message")
+    assert " --settings codel " in page.evaluate("lab.run.command()")
+
+
 def test_keyboard_alone_runs_steps_and_edits(page: Page) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")

@@ -232,7 +232,9 @@ export class Run {
       this.socket.send("show", { side: Number(event.target.value) });
     };
     find("add-setting").onchange = event => {
-      if (event.target.value) this.compare([...this.settings, event.target.value]);
+      const name = event.target.value, isFirst = !this.settings.length;
+      if (name) this.compare([...this.settings, name]);
+      if (name && isFirst) say(`The scenario names no settings: ${name} runs in place of the scenario as it is. Add the name of its AQM to compare both.`, true);
     };
     addEventListener("keydown", event => {
       const isTyping = /^(INPUT|TEXTAREA|SELECT|BUTTON|SUMMARY)$/.test(event.target.tagName) || event.target.closest?.("[role=button]");
@@ -328,7 +330,9 @@ export class Run {
   }
 
   command() {
-    const words = ["bentpipe", "compare", this.name ?? this.path, "--settings", this.settings.join(","), "--seed", this.seed, "--runs", "1"];
+    const words = ["bentpipe", "compare", this.name ?? this.path];
+    if (this.settings.length) words.push("--settings", this.settings.join(","));
+    words.push("--seed", this.seed, "--runs", "1");
     for (const [, key, value] of this.changes) words.push("--set", `${key}=${value}`);
     return words.map(word => (/^[\w./,=:-]+$/.test(word) ? word : `'${String(word).replaceAll("'", "'\\''")}'`)).join(" ");
   }
