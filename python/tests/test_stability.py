@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -11,7 +12,16 @@ from bentpipe import _core
 from bentpipe.cli.app import cli
 from bentpipe.errors import ModelError, UsageError
 from bentpipe.models.oscillation import oscillation, simulated
-from bentpipe.models.stability import axes, margins, parsed, spread, stability_map, with_simulations
+from bentpipe.models.stability import (
+    AXES,
+    StabilityMap,
+    axes,
+    margins,
+    parsed,
+    spread,
+    stability_map,
+    with_simulations,
+)
 from bentpipe.report.stability import write_map
 from bentpipe.runs.plan import load
 
@@ -174,6 +184,22 @@ def test_map_is_drawn(tmp_path: Path) -> None:
     assert "equations gateway. Colour: phase margin" in (tmp_path / "map.html").read_text()
     assert axes(scenario, {})[1][1][-1] == 400
     assert axes(load("red-dumbbell"), {})[0][0] == "round_trip"
+
+
+def test_map_with_one_unstable_point_is_not_called_stable_at_all_points(tmp_path: Path) -> None:
+    table = pl.DataFrame(
+        {
+            "setting": "red",
+            "at_connections": [float(number) for number in range(400)],
+            "at_round_trip": 0.2,
+            "phase_margin": 20.0,
+            "stable": [number > 0 for number in range(400)],
+            "pep_in_loop": True,
+        }
+    )
+    found = StabilityMap("s", "gateway", AXES["connections"], AXES["round_trip"], ["red"], table)
+    write_map(found, tmp_path)
+    assert "red: stable at over 99 % of the points." in (tmp_path / "map.html").read_text()
 
 
 def test_command_prints_margins_and_draws_the_map(tmp_path: Path) -> None:

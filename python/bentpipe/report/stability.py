@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files
+from bentpipe.format import percent
 from bentpipe.models.stability import Axis, StabilityMap
 from bentpipe.report import vega
 from bentpipe.report.colours import MUTED
@@ -129,7 +130,7 @@ def _subtitle(found: StabilityMap, setting: str) -> str:
     if found.x.name == "pep_delay" and not known["pep_in_loop"].any():
         return "the PEP's delay is not in the loop"
     share = known["stable"].mean()
-    return f"stable at {100 * float(share):.0f} % of the points" if isinstance(share, float) else ""
+    return f"stable at {percent(share)} of the points" if isinstance(share, float) else ""
 
 
 def _border(
