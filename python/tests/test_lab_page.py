@@ -625,6 +625,12 @@ def test_sweep_is_shown_as_small_multiples(page: Page) -> None:
     page.select_option("#sweep-metric", "queue_delay_mean")
     page.select_option("#sweep-factor", "gateway.aqm.min_th")
     assert "queue_delay_mean [ms]" in page.locator("#sweep-grid").inner_text()
+    # As a correlation, all values are below zero.
+    page.evaluate("""() => {
+        for (const row of lab.results.found.rows) if (row.metric === 'queue_delay_mean') row.mean = -1;
+        document.getElementById('sweep-metric').dispatchEvent(new Event('change'));
+    }""")
+    assert page.evaluate("lab.results.plots.map(plot => plot.scales.y.max)") == [0, 0]
     page.evaluate("""() => {
         for (const row of lab.results.found.rows) if (row.metric === 'queue_delay_mean') row.mean = null;
         document.getElementById('sweep-metric').dispatchEvent(new Event('change'));

@@ -105,7 +105,7 @@ export class Charts {
     const plot = new uPlot({
       width: Math.max(160, figure.clientWidth), height: this.height, legend: { show: false },
       cursor: { sync: { key: this.key }, drag: { x: true, y: false, setScale: false }, points: { size: 5 } },
-      scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+      scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : low < 0 ? 0 : 1] } },
       axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map(tick => `${+tick.toFixed(6)} s`), space: 70 }, { ...axis, size: 52, space: 26, values: (_, ticks) => ticks.map(tick => (Math.abs(tick) >= 1e5 ? tick.toLocaleString("en", { notation: "compact" }) : number(tick, 4))) }],
       series: [{}, ...series],
       hooks: {

@@ -17,7 +17,7 @@ function points(place, rows, found, x, label) {
   // Values in order, with their numbers in one unit, if they have one.
   const { values, numbers, title, log: isLog } = found.axes[x], isNumber = numbers !== null;
   const places = numbers ?? values.map((_, i) => i);
-  const most = 1.08 * Math.max(...rows.map(row => row.mean)), least = Math.min(0, ...rows.map(row => row.mean));
+  const most = 1.08 * Math.max(0, ...rows.map(row => row.mean)), least = Math.min(0, ...rows.map(row => row.mean));
   place.replaceChildren();
   const columns = Math.max(1, Math.min(found.settings.length, Math.floor(place.clientWidth / 260)));
   place.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
@@ -36,7 +36,7 @@ function points(place, rows, found, x, label) {
     const means = lines.map(line => values.map(value => own.find(row => at(row, x) === value && others.map(other => at(row, other)).join(", ") === line)?.mean ?? null));
     return new uPlot({
       width: Math.max(160, drawn.clientWidth), height: 170, legend: { show: false }, cursor: { sync: { key: "sweep" }, drag: { x: false, y: false } },
-      scales: { x: { time: false, distr: isLog ? 3 : 1 }, y: { range: [least, most || 1] } },
+      scales: { x: { time: false, distr: isLog ? 3 : 1 }, y: { range: [least, most || (least < 0 ? 0 : 1)] } },
       axes: [{ ...axis, size: 40, label: title, labelSize: 16, labelFont: "12px system-ui, sans-serif", space: 60, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : isNumber ? number(tick, 4) : values[tick] ?? "")) }, { ...axis, size: 52 }],
       series: [{}, ...lines.map((_, i) => ({ stroke: colour(`--c${i % 6}`), width: 1.5, points: { show: true, size: 5 }, spanGaps: true }))],
     }, [places, ...means], drawn);
