@@ -562,7 +562,6 @@ def test_result_chosen_last_is_shown(page: Page, folder: Path) -> None:
     page.get_by_role("button", name="beam", exact=True).click()
     page.wait_for_selector("#result-grid figure")
     until(page, "lab.results.charts.runs?.[0].label === 'droptail'")
-    page.unroute("**/api/series?path=result&*")
     wait_for(lambda: len(held) == len(bp.open(folder / "result").settings))
     for route in held:
         with page.expect_response("**/api/series?path=result&*"):

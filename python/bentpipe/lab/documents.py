@@ -325,8 +325,9 @@ def _described(key: str, scenario: Scenario) -> dict[str, Any]:
 
 def _as_override(choice: Any) -> str:  # noqa: ANN401
     """Return a value as an override writes it: the text `2` has quotes, the number has none."""
-    is_plain = isinstance(choice, str) and value_of(choice) == choice
-    return choice if is_plain else json.dumps(choice)
+    if isinstance(choice, str) and value_of(choice) == choice:
+        return choice
+    return json.dumps(choice)
 
 
 @cache
