@@ -482,6 +482,32 @@ fn a_scheduler_name_is_a_setting() {
     assert_eq!(queue.scheduler.discipline.name, "drr");
 }
 
+/// As with AQMs, parameters that the file gives belong to the algorithm in the file; those of overrides stay.
+#[test]
+fn another_scheduler_or_marking_method_drops_the_parameters_of_the_file() {
+    let text = load("byun2007-gateway", &[]).text().to_owned();
+    let text =
+        text.replace("scheduler = \"fifo\"", "scheduler = { algorithm = \"drr\", quantum = \"700 B\" }");
+    let text = text.replace("marking = \"drop\"", "marking = { method = \"window\", incr = 0.05 }");
+    let gateway = |changes: &[&str]| {
+        let changes: Vec<_> = changes.iter().map(|change| format!("gateway.{change}")).collect();
+        let s = Scenario::parse(&text, "my.toml", &changes).unwrap_or_else(|e| panic!("{e}"));
+        s.gateways[0].clone()
+    };
+    let scheduler = |changes: &[&str]| {
+        let changes: Vec<_> =
+            changes.iter().map(|change| format!("transmit_queue.scheduler.{change}")).collect();
+        gateway(&changes.iter().map(String::as_str).collect::<Vec<_>>()).transmit_queue.scheduler
+    };
+    assert_eq!(scheduler(&["algorithm=fifo"]).discipline.name, "fifo");
+    assert_eq!(scheduler(&["algorithm=drr"]).values.number("quantum"), 700.0);
+    for changes in [["algorithm=drr", "quantum=800 B"], ["quantum=800 B", "algorithm=drr"]] {
+        assert_eq!(scheduler(&changes).values.number("quantum"), 800.0);
+    }
+    assert_eq!(gateway(&["marking.method=drop"]).marking.method.name, "drop");
+    assert_eq!(gateway(&["marking.method=window"]).marking.values.number("incr"), 0.05);
+}
+
 #[test]
 fn a_setting_can_name_its_scheduler() {
     let text = load("byun2007-gateway", &[]).text().to_owned();

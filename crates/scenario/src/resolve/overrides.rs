@@ -122,7 +122,7 @@ fn fault(root: &Node, change: &Override, path: &Path, problem: String) -> Error 
     Error { place: change.place(), key: crate::reader::tree::dotted(root, path), problem }
 }
 
-/// Applies an override. Another algorithm or preset removes the parameters that the file gives.
+/// Applies an override. Another algorithm, preset or marking method removes the parameters that the file gives.
 fn put(root: &mut Node, path: &Path, change: &Override) {
     if let [around @ .., Step::Key(aqm), Step::Key(key)] = path
         && aqm == "aqm"
@@ -134,6 +134,14 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
         {
             aqm.retain(|e| e.key == "mean_packet" || matches!(e.at, At::Override(_)));
         }
+    }
+    if let [owner @ .., Step::Key(key)] = path
+        && ((is_scheduler(owner) && key == "algorithm") || (is_marking(owner) && key == "method"))
+        && let Some(owner) = root.find_mut(owner)
+        && let Some(old) = owner.get_text(key)
+        && !matches!(&change.node.value, Value::Text(new) if new == old)
+    {
+        owner.retain(|e| matches!(e.at, At::Override(_)));
     }
     if let [.., Step::Key(owner), Step::Key(_)] = path
         && owner == "access"
