@@ -1926,6 +1926,30 @@ fn packets_longer_than_quic_datagrams_are_refused() {
     }
 }
 
+/// The run's work is bounded only if events that repeat all the time are a microsecond apart.
+#[test]
+fn intervals_below_a_microsecond_are_refused() {
+    let of = |keys: &str| {
+        let text = GATEWAY.split_once("kind = \"pages\"").expect("traffic").0;
+        message(&format!("{text}from = \"server\"\nto = \"client\"\n{keys}\n"), &[])
+    };
+    for (key, keys) in [
+        ("interval", "kind = \"files\"\nsize = \"1 KB\"\ninterval = \"TIME\""),
+        ("interval.exponential", "kind = \"files\"\nsize = \"1 KB\"\ninterval = { exponential = \"TIME\" }"),
+        ("segment", "kind = \"dash\"\nsegment = \"TIME\""),
+        (
+            "states[2].sojourn",
+            "kind = \"mmpp\"\npacket = \"1 KB\"\nstates = [{ rate = \"1 Mbps\", sojourn = \"1 s\" }, \
+             { rate = \"0 bps\", sojourn = \"TIME\" }]",
+        ),
+    ] {
+        assert_eq!(of(&keys.replace("TIME", "1 us")), "no mistake", "{keys}");
+        let problem = of(&keys.replace("TIME", "999 ns"));
+        let expected = format!("traffic.web.{key}: found \"999 ns\"; allowed: ");
+        assert!(problem.contains(&expected) && problem.contains("1 us"), "{problem}");
+    }
+}
+
 #[test]
 fn pages_of_several_objects_over_quic_need_http_3_or_a_connection_per_object() {
     let page = |keys: &str| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
-use super::quantity::{PercentageKind, Rate, Size, Span, SpanKind, Time, TimeKind, Whole};
+use super::quantity::{PercentageKind, Period, Rate, Size, Span, SpanKind, Time, TimeKind, Whole};
 use super::traffic::{Ramp, default_transport, no_time};
 use super::{MOST, SECOND};
 use crate::model::Controller;
@@ -32,8 +32,8 @@ pub struct Dash {
     #[serde(default = "ladder")]
     pub ladder: Vec<Rate>,
     /// Duration of a segment.
-    #[serde(default = "Span::just::<{ 4 * SECOND }>")]
-    pub segment: Span,
+    #[serde(default = "Period::just::<{ 4 * SECOND }>")]
+    pub segment: Period,
     /// Maximum of media in the buffer: the client waits until there is room for a whole segment. At least two segments.
     #[serde(default = "Span::just::<{ 30 * SECOND }>")]
     pub buffer: Span,

@@ -7,7 +7,7 @@ use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{
-    AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
+    AnyRate, PacketSize, PacketSizeKind, Period, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
 use super::traffic::{Common, Source, no_time};
 use super::{MOST, SECOND};
@@ -180,7 +180,7 @@ pub struct State {
     /// Mean rate of a flow, on the wire; may be zero.
     pub rate: AnyRate,
     /// Mean sojourn time, exponential.
-    pub sojourn: Span,
+    pub sojourn: Period,
 }
 
 /// A group of pictures: its frame types, and their sizes or mean rate.

@@ -11,7 +11,7 @@ use super::dscp::Dscp;
 use super::forms::{Distribution, tables};
 use super::packets::{Cbr, Mmpp, OnOff, Packets, Poisson, Replay, Video, Voip};
 use super::profile::Profile;
-use super::quantity::{Rate, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole};
+use super::quantity::{PeriodKind, Rate, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole};
 use crate::model::{ConnectionPer, Http};
 
 tables! {
@@ -242,7 +242,7 @@ pub struct Files {
     pub sources: Whole<1, MOST>,
     /// Time between the starts of two transfers of a source: a time or a distribution. An exponential distribution
     /// makes them a Poisson process.
-    pub interval: Distribution<SpanKind>,
+    pub interval: Distribution<PeriodKind>,
     /// Number of transfers of a source, which then starts no more. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Whole<1, MOST>>,
