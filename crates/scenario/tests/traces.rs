@@ -181,6 +181,11 @@ fn packet_source_mistakes_give_messages() {
             "14:1: traffic.t.gop.p: missing; required: the size of a frame of type P, or rate for all types",
         ),
         (
+            "kind = \"video\"\ngop = { pattern = \"IP\", i = \"9 KB\", p = \"3 KB\", b = \"1 KB\" }"
+                .to_owned(),
+            "14:49: traffic.t.gop.b: allowed: only with a frame of type B in pattern, found \"IP\"",
+        ),
+        (
             "kind = \"video\"\ngop = { rate = \"1 Mbps\" }\npacket = \"28 B\"".to_owned(),
             "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, of which 28 B are headers",
         ),

@@ -242,6 +242,14 @@ fn group_of_pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Durati
     let mut resolved = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
     for (slot, (key, size)) in resolved.iter_mut().zip(sizes) {
         match size {
+            Some(_) if !raw.pattern.contains(&key.to_uppercase()) => {
+                let problem = format!(
+                    "allowed: only with a frame of type {} in pattern, found {}",
+                    key.to_uppercase(),
+                    quoted(&raw.pattern)
+                );
+                return Err(cx.key_error(&at(key), problem));
+            }
             Some(size) => *slot = distribution(cx, &at(key), size, |q| q.0)?,
             None if raw.pattern.contains(&key.to_uppercase()) => {
                 let problem = format!(
