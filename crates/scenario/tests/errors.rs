@@ -1804,6 +1804,10 @@ fn mistakes_of_quic_give_messages() {
             ":19: transport.x.max_udp_payload: found \"65 KB\"; allowed: together with udp_header (\"536 B\"), at most 65535 B",
         ),
         ("tls_flight = \"99 B\"", ":14: transport.x.tls_flight: found \"99 B\"; allowed: at least 100 B"),
+        (
+            "tls_flight = \"16777217 B\"",
+            ":14: transport.x.tls_flight: found \"16777217 B\"; allowed: at most 16 MB",
+        ),
         ("max_data = \"1 KB\"", ":12: transport.x.max_data: found \"1 KB\"; allowed: at least 4096 B"),
         (
             "algorithm = \"dctcp\"",

@@ -204,6 +204,8 @@ const UDP_PAYLOAD: RangeInclusive<u64> = 1200..=65_000;
 
 /// Shortest messages of a server after its ServerHello: those of a TLS handshake without certificates [bytes].
 const LEAST_FLIGHT: u64 = 100;
+/// Longest: the length of a TLS message has 24 bits (RFC 8446, section 4) [bytes].
+const MOST_FLIGHT: u64 = 16_000_000;
 
 /// Minimum data that a peer may send: a few packets, without which nothing proceeds [bytes].
 const LEAST_DATA: u64 = 4096;
@@ -228,6 +230,9 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
             format!("\"{:?}\"", raw.tls_flight),
             format!("at least {LEAST_FLIGHT} B"),
         );
+    }
+    if raw.tls_flight.0 > MOST_FLIGHT {
+        return refuse("tls_flight", format!("\"{:?}\"", raw.tls_flight), "at most 16 MB".to_owned());
     }
     for (key, size) in [("max_data", Some(raw.max_data)), ("max_stream_data", raw.max_stream_data)] {
         if let Some(size) = size
