@@ -1954,6 +1954,32 @@ fn intervals_below_a_microsecond_are_refused() {
     }
 }
 
+/// TOML has integers of 64 bits with sign, so the upper half of the seeds cannot be in a file.
+#[test]
+fn a_seed_beyond_the_integers_of_toml_names_the_highest() {
+    assert_eq!(set("run.seed=9223372036854775807"), "no mistake");
+    for (seed, allowed) in [
+        ("9223372036854775808", "a whole number, at most 9223372036854775807"),
+        ("-1", "a whole number, not negative"),
+        ("2026-01-01", "a whole number, not negative"),
+    ] {
+        let expected = format!("--set run.seed={seed}: run.seed: found {seed}; allowed: {allowed}");
+        assert_eq!(set(&format!("run.seed={seed}")), expected);
+    }
+}
+
+#[test]
+fn numbers_in_place_of_names_of_digits_ask_for_quotes() {
+    for number in ["1.1", "2"] {
+        let expected = format!(
+            "--set traffic.web.http={number}: traffic.web.http: found {number}; allowed: \"1.1\", \"2\", \"3\", with the \
+             quotes"
+        );
+        assert_eq!(set(&format!("traffic.web.http={number}")), expected);
+    }
+    assert_eq!(set("traffic.web.http=\"2\""), "no mistake");
+}
+
 #[test]
 fn pages_of_several_objects_over_quic_need_http_3_or_a_connection_per_object() {
     let page = |keys: &str| {

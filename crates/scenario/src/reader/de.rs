@@ -142,6 +142,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         match self.0.value {
             Value::Integer(x @ 0..) => visitor.visit_i64(x),
+            // An integer beyond 64 bits with sign; dates have such characters.
+            Value::Other(ref text) if !text.contains(['-', ':']) => {
+                Err(self.refuse(&format!("a whole number, at most {}", i64::MAX)))
+            }
             _ => Err(self.refuse("a whole number, not negative")),
         }
     }
@@ -217,6 +221,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     return Err(Wrong::unknown_variant(name, variants).at(place()));
                 }
                 visitor.visit_enum(Variant { name, entries: Some((entries, key)) })
+            }
+            (Value::Integer(_) | Value::Float(_), _) if variants.iter().any(|v| v.parse::<f64>().is_ok()) => {
+                let texts: Vec<_> = variants.iter().map(|name| quoted(name)).collect();
+                Err(self.refuse(&format!("{}, with the quotes", texts.join(", "))))
             }
             _ => Err(self.refuse(&variants.join(", "))),
         }
