@@ -218,7 +218,7 @@ impl From<QueueName> for GatewayQueue {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveQueue {
-    /// Capacity of the queue. Default: unlimited.
+    /// Capacity of the queue; without `rate` it has no effect, because no packet waits. Default: unlimited.
     pub limit: Option<Limit>,
     /// Service rate. Default: packets pass at once.
     pub rate: Option<Rate>,
