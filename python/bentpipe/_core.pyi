@@ -52,7 +52,10 @@ class Simulation:
         """Return the run of a scenario with one seed, at time zero; `ScenarioError` if it is too large."""
 
     def advance(self, to: float) -> None:
-        """Handle all events up to `to` [s], or to the end of the run if that is earlier."""
+        """Handle all events up to `to` [s], or to the end of the run if that is earlier.
+
+        A fault of an AQM written in Python ends the run: later calls raise it again.
+        """
 
     def step(self) -> bool:
         """Advance to the next packet that arrives at the subject, leaves it or is dropped there.

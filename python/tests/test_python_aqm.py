@@ -390,6 +390,31 @@ def test_wrong_return_value_is_reported_with_the_allowed_ones(
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("fault", [ValueError("no"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_advance_stops_at_an_exception_and_calls_the_aqm_no_more(
+    brief: bp.Scenario, fault: BaseException
+) -> None:
+    calls = []
+
+    class FailsOnce:
+        def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
+            calls.append(cx.now)
+            if len(calls) == 20:
+                raise fault
+            return PASS
+
+    (setting,) = make_plan(brief, settings=[bp.Setting("mine", FailsOnce)], runs=1, seed=1).settings
+    simulation = _core.Simulation(setting.scenario, 1)
+    with pytest.raises((bp.AlgorithmError, KeyboardInterrupt)):
+        simulation.advance(simulation.end)
+    stopped = simulation.now
+    assert calls[-1] <= stopped < simulation.end
+    for again in (lambda: simulation.advance(simulation.end), simulation.step):
+        with pytest.raises(bp.AlgorithmError, match=f"arrive raised {type(fault).__name__}"):
+            again()
+    assert (simulation.now, len(calls)) == (stopped, 20)
+
+
 def test_probe_with_changing_names_is_refused(brief: bp.Scenario) -> None:
     class ChangingNames(EveryHundredth):
         calls = 0

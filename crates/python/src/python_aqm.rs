@@ -40,20 +40,22 @@ impl Alarm {
         self.progress.cancel();
     }
 
-    fn rang(&self) -> bool {
+    /// Returns true after a fault.
+    pub fn rang(&self) -> bool {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Returns the exception for the fault; `None` without a fault.
+    /// Returns the exception for the fault, the same in each call; `None` without a fault.
     pub fn error(&self, py: Python<'_>) -> Option<PyErr> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        // Exceptions that are not errors, such as KeyboardInterrupt, propagate unchanged.
-        if let Some(other) = failure.cause.as_ref().filter(|cause| !cause.is_instance_of::<PyException>(py)) {
-            return Some(other.clone_ref(py));
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = failure.as_mut()?;
+        // Exceptions that are not errors, such as KeyboardInterrupt, propagate unchanged, once.
+        if let Some(other) = failure.cause.take_if(|cause| !cause.is_instance_of::<PyException>(py)) {
+            return Some(other);
         }
         let text = format!("{}, at simulated time {} s", failure.what, failure.now.as_secs_f64());
         let error = AlgorithmError::new_err(text);
-        error.set_cause(py, failure.cause);
+        error.set_cause(py, failure.cause.as_ref().map(|cause| cause.clone_ref(py)));
         Some(error)
     }
 }

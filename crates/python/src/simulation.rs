@@ -65,12 +65,15 @@ impl Simulation {
         self.inner.series().iter().map(|series| series.name.as_str()).collect()
     }
 
-    /// Handles all events up to `to` [s], or to the end of the run if that is earlier.
+    /// Handles all events up to `to` [s], or to the end of the run if that is earlier. A fault of an AQM written in Python ends
+    /// the run: later calls raise it again.
     fn advance(&mut self, py: Python<'_>, to: f64) -> PyResult<()> {
         if !(to.is_finite() && to >= 0.0) {
             return Err(PyValueError::new_err(format!("advance({to}): allowed: a time of at least 0 s")));
         }
-        let advanced = self.inner.advance(Instant::ZERO + Duration::from_secs_f64(to));
+        self.check(py)?;
+        let to = Instant::ZERO + Duration::from_secs_f64(to);
+        let advanced = self.inner.advance_while(to, || !self.alarm.rang());
         self.check(py)?;
         advanced.map_err(simulation_error)
     }
@@ -78,6 +81,7 @@ impl Simulation {
     /// Handles the events up to the next packet that arrives at the subject, leaves it or is dropped there; false at the end of
     /// the run.
     fn step(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.check(py)?;
         let stepped = self.inner.step();
         self.check(py)?;
         stepped.map_err(simulation_error)

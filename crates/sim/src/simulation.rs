@@ -64,7 +64,15 @@ impl Simulation {
     /// # Errors
     /// A run that has grown beyond a limit.
     pub fn advance(&mut self, to: Instant) -> Result<(), Error> {
-        self.engine.run_until(to.min(self.end).max(self.now()), |_| true);
+        self.advance_while(to, || true)
+    }
+
+    /// As [`advance`](Self::advance), until `proceed`, which is called every few thousand events, returns false.
+    ///
+    /// # Errors
+    /// A run that has grown beyond a limit.
+    pub fn advance_while(&mut self, to: Instant, mut proceed: impl FnMut() -> bool) -> Result<(), Error> {
+        self.engine.run_until(to.min(self.end).max(self.now()), |_| proceed());
         self.check_fault()
     }
 
