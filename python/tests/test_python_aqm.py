@@ -378,6 +378,11 @@ def test_runs_finished_before_an_exception_are_kept(brief: bp.Scenario, tmp_path
         ("probe", {"p": float("nan")}, "probe returned NaN for p; allowed: a finite number"),
         ("probe", {"p": "x"}, "probe returned {'p': 'x'}; allowed: a dictionary of names and numbers"),
         ("probe", 3, "probe returned 3; allowed"),
+        (
+            "probe",
+            {"a\0b": 1.0},
+            r'probe returned the name "a\0b"; allowed: a name without control characters',
+        ),
     ],
 )
 def test_wrong_return_value_is_reported_with_the_allowed_ones(

@@ -262,6 +262,11 @@ impl PyAqm {
             let (Ok(name), Ok(value)) = (name.extract::<String>(), value.extract::<f64>()) else {
                 return Err(wrong());
             };
+            if name.contains(char::is_control) {
+                return Err(format!(
+                    "returned the name {name:?}; allowed: a name without control characters"
+                ));
+            }
             if !value.is_finite() {
                 return Err(format!("returned {value} for {name}; allowed: a finite number"));
             }
