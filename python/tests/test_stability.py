@@ -1,5 +1,6 @@
 import json
 import math
+import signal
 import time
 from pathlib import Path
 
@@ -32,6 +33,24 @@ SHORT = [
     'run.duration="10 s"',
     'run.sample_interval="50 ms"',
 ]
+
+
+def test_signal_ends_the_analysis_of_many_points() -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # All points take minutes.
+    points = [(None, 0.3 + i * 1e-5, None) for i in range(30_000)]
+    before = signal.signal(signal.SIGALRM, interrupted)
+    started = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            _core.stability(load(GATEWAY), 1, points, 1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - started < 60
 
 
 def test_pep_is_in_the_loop_of_all_aqms_but_avqred() -> None:

@@ -30,6 +30,9 @@ pub fn fluid_inputs(scenario: &Scenario, seed: u64) -> PyResult<String> {
     Ok(json!({"equations": equations, "inputs": rows}).to_string())
 }
 
+/// Points that each thread analyses between two checks for signals.
+const POINTS_PER_THREAD: usize = 16;
+
 /// Computes the stability margins of the scenario's fluid equations at each of `points` (connections, round trip [s] and PEP
 /// delay [s]; `None` for the scenario's value), on `threads` threads; other Python threads go on. Returns a dictionary per
 /// point; a point without operating point has only `error`.
@@ -45,8 +48,12 @@ pub fn stability<'py>(
         .into_iter()
         .map(|(connections, round_trip, pep_delay)| Change { connections, round_trip, pep_delay })
         .collect();
-    let found = py.detach(|| bentpipe_model::stability::stability(&scenario.inner, seed, &points, threads));
-    let found = found.map_err(|e| ModelError::new_err(e.to_string()))?;
+    let mut found = Vec::with_capacity(points.len());
+    for some in points.chunks(POINTS_PER_THREAD.saturating_mul(threads.max(1))) {
+        let some = py.detach(|| bentpipe_model::stability::stability(&scenario.inner, seed, some, threads));
+        found.extend(some.map_err(|e| ModelError::new_err(e.to_string()))?);
+        py.check_signals()?;
+    }
     let dictionary = |one: Result<Stability, bentpipe_model::Error>| {
         let dict = PyDict::new(py);
         let one = match one {
