@@ -1,6 +1,6 @@
 //! Records of flows: one row per connection, as in the flow table of a simulation; and of pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -104,9 +104,9 @@ pub struct Flow {
     delay_sum: u64,
     jitter_sum: u64,
     last_delay: Option<u64>,
-    /// Datagrams received in total, and the number sent as far as known: the highest sequence number plus 1.
-    received: u64,
+    /// Number of datagrams sent as far as known, the highest sequence number plus 1, and those of them that have not arrived.
     sent: u64,
+    missing: BTreeSet<u64>,
     /// Time at which the latest datagram was sent.
     last_sent: Option<Instant>,
     units: FlowUnits,
@@ -259,8 +259,8 @@ impl Flows {
             delay_sum: 0,
             jitter_sum: 0,
             last_delay: None,
-            received: 0,
             sent: 0,
+            missing: BTreeSet::new(),
             last_sent: None,
             units: FlowUnits::default(),
             call,
@@ -301,7 +301,6 @@ impl Flows {
         now: Instant,
     ) {
         self.deliver(flow, bytes, now);
-        flow.received += 1;
         let delay = (now - sent).as_nanos();
         if self.is_measuring(now) {
             flow.packets += 1;
@@ -309,7 +308,11 @@ impl Flows {
             flow.jitter_sum += flow.last_delay.map_or(0, |last| last.abs_diff(delay));
             flow.last_delay = Some(delay);
         }
-        let Some(missing) = number.checked_sub(flow.sent) else { return };
+        let Some(missing) = number.checked_sub(flow.sent) else {
+            flow.missing.remove(&number);
+            return;
+        };
+        flow.missing.extend(flow.sent..number);
         flow.sent = number + 1;
         if now >= self.end {
             // Losses that are known only now count as little as arrivals.
@@ -400,7 +403,7 @@ impl Flows {
             let seconds = (closed.unwrap_or(self.end) - flow.opened.max(self.begin)).as_secs_f64();
             Some(flow.measured as f64 * 8.0 / seconds)
         };
-        let lost = (flow.sent > 0).then(|| flow.sent.saturating_sub(flow.received));
+        let lost = (flow.sent > 0).then(|| flow.missing.len());
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 * 1e-9 / count as f64);
         let (viewing, call) = (flow.viewing.as_ref(), flow.call.as_deref());
         let periods = |of: &dyn Fn(&Viewing, &Period) -> Option<f64>| {
@@ -557,15 +560,39 @@ mod tests {
     use super::*;
     use crate::plan::Plan;
 
-    /// A measurement of ten seconds. Of a flow of datagrams the fourth arrives after it, and shows that two before are lost. Of
-    /// two uploads one is complete at its end, and one a second later; a third begins after it.
-    #[test]
-    fn nothing_after_the_measurement_counts_in_a_row() {
+    fn plan() -> Plan {
         let text = "title = \"t\"\n[run]\nduration = \"10 s\"\n[host.a]\n[host.b]\n[link.l]\nbetween = [\"a\", \"b\"]\n\
                     rate = \"1 Mbps\"\nqueue = { aqm = { algorithm = \"red\" } }\n\
                     [traffic.x]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n";
         let plan = serde_json::json!({ "scenario": { "file": "t.toml", "text": text } });
-        let plan = Plan::parse(&plan.to_string(), "plan").unwrap();
+        Plan::parse(&plan.to_string(), "plan").unwrap()
+    }
+
+    /// A link that duplicates and reorders: of the numbers 0 to 9, 3 and 7 are lost, 5 arrives late, and most arrive twice.
+    #[test]
+    fn duplicates_do_not_hide_lost_datagrams() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let path = std::env::temp_dir().join(format!("bentpipe-duplicates-{}.jsonl", std::process::id()));
+        let plan = plan();
+        let mut flows = Flows::new(Some(&path), plan.measured()).unwrap();
+        let mut datagrams = flows.open(&plan.scenario.traffic[0], 0, false, at(0));
+        for number in [0, 0, 1, 1, 2, 2, 4, 4, 6, 5, 5, 6, 8, 8, 9, 9] {
+            flows.deliver_datagram(&mut datagrams, 100, number, at(10 * number), at(10 * number + 50));
+        }
+        flows.close(&datagrams, End::Left, at(1_000)).unwrap();
+        flows.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+        let lost = COLUMNS.iter().position(|column| *column == "lost").unwrap();
+        assert_eq!(row[lost].as_u64(), Some(2));
+    }
+
+    /// A measurement of ten seconds. Of a flow of datagrams the fourth arrives after it, and shows that two before are lost. Of
+    /// two uploads one is complete at its end, and one a second later; a third begins after it.
+    #[test]
+    fn nothing_after_the_measurement_counts_in_a_row() {
+        let plan = plan();
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         let path = std::env::temp_dir().join(format!("bentpipe-rows-{}.jsonl", std::process::id()));
         let mut flows = Flows::new(Some(&path), plan.measured()).unwrap();
