@@ -204,6 +204,23 @@ def test_scenario_may_not_name_files_outside_of_the_folder(tmp_path: Path) -> No
     assert "allowed in the lab: files in" in found["error"]
 
 
+def test_change_may_not_name_files_outside_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "secret.down").write_text("1\n2\n3\n")
+    path = scenario_path("lte-cell")
+    value = f'{{ trace = "{tmp_path / "secret.down"}" }}'
+    outside = Change(0.0, "link.radio.capacity", value)
+    run = (path.read_text(), str(path), [], 1)
+    with pytest.raises(UsageError, match="allowed in the lab: files in"):
+        Playback(*run, [outside], tmp_path / "inside")
+    of = Playback(*run, folder=tmp_path / "inside")
+    of.advance(1)
+    with pytest.raises(UsageError, match="allowed in the lab: files in"):
+        of.change(outside.key, outside.value)
+    assert of.changes == []
+    of.advance(2)
+
+
 def test_sliders_are_keys_that_can_change() -> None:
     of = playback("red", "avqred")
     rows = documents.sliders(side.scenario for side in of.sides)
@@ -437,7 +454,9 @@ class Page:
 @contextmanager
 def page_of_worker(settings: list[str]) -> Iterator[Page]:
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=worker.main, args=(there,), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=worker.main, args=(there, Path.cwd()), daemon=True
+    )
     process.start()
     there.close()
     page = Page(here)
@@ -633,6 +652,6 @@ def test_limit_of_processor_time_names_the_runs_of_the_page(monkeypatch: pytest.
     monkeypatch.setattr(limits, "CPU_SECONDS", 0.0)
     here, there = multiprocessing.Pipe()
     with pytest.raises(bp.BentpipeError, match=r"^the runs of this page have taken .* Load the page again"):
-        worker._Worker(there)._check_limits()
+        worker._Worker(there, Path.cwd())._check_limits()
     here.close()
     there.close()

@@ -56,17 +56,8 @@ def read(text: str, file: str, folder: Path) -> Scenario:
             f"{file}: found {len(text.encode())} bytes; allowed in the lab: at most {limits.TEXT}"
         )
     scenario = playback.opened(text, file)
-    packed = scenario.packed()
-    for path, _ in packed[5] if packed else []:
-        if not _is_inside(Path(path), folder):
-            raise UsageError(f"{file}: names the file {path}; allowed in the lab: files in {folder}")
+    playback.check_files(scenario, file, folder)
     return scenario
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    shipped = Path(__file__).parents[1] / "data" / "scenarios"
-    there = path.resolve()
-    return any(there.is_relative_to(each.resolve()) for each in (folder, shipped))
 
 
 # ----- editing ----------------------------------------------------------------------------------------------

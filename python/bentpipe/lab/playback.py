@@ -6,6 +6,7 @@ The same text, settings, seed and changes give the same runs, so that going back
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from bentpipe.runs.source import key_of
 from bentpipe.stats.recorded import Recorded
 from bentpipe.stats.services import Service, services
 
-__all__ = ["Change", "Playback", "Side", "opened"]
+__all__ = ["Change", "Playback", "Side", "check_files", "opened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,16 @@ def opened(text: str, file: str, overrides: Iterable[str] = ()) -> Scenario:
     return Scenario.parse(text, file, [*others, *(f"{key}={value}" for key, value in whole.items())])
 
 
+def check_files(scenario: Scenario, file: str, folder: Path) -> None:
+    """Raise `UsageError` if a scenario names a file that is neither in `folder` nor shipped."""
+    shipped = Path(__file__).parents[1] / "data" / "scenarios"
+    packed = scenario.packed()
+    for path, _ in packed[5] if packed else []:
+        there = Path(path).resolve()
+        if not any(there.is_relative_to(each.resolve()) for each in (folder, shipped)):
+            raise UsageError(f"{file}: names the file {path}; allowed in the lab: files in {folder}")
+
+
 class Playback:
     """Runs of a scenario under several settings with the same seed, at the same simulated time."""
 
@@ -75,11 +86,12 @@ class Playback:
         settings: Sequence[str],
         seed: int | None = None,
         changes: Iterable[Change] = (),
+        folder: Path | None = None,
     ) -> None:
         """Begin at time zero. No `settings` means the scenario as it is.
 
-        Raises `ScenarioError` for what is wrong in the text, a setting or a change, `UsageError` beyond a
-        limit.
+        Files that the scenario names, also by a setting or a change, must be in `folder` or shipped. Raises
+        `ScenarioError` for what is wrong in the text, a setting or a change, `UsageError` beyond a limit.
         """
         if len(settings) > limits.SETTINGS:
             raise UsageError(
@@ -87,7 +99,7 @@ class Playback:
             )
         if seed is not None and not _is_seed(seed):
             raise UsageError(f"seed: found {seed}; allowed: a whole number from 0 to 2^64 - 1")
-        self._text, self._file = text, file
+        self._text, self._file, self._folder = text, file, folder or Path()
         base = opened(text, file)
         self.settings = list(settings) or [base.aqm]
         self._is_named = bool(settings)
@@ -115,7 +127,9 @@ class Playback:
     def _scenario(self, setting: str, changes: Iterable[Change]) -> Scenario:
         last = {change.key: change.override for change in changes}
         scenario = opened(self._text, self._file, last.values())
-        return under(scenario, setting) if self._is_named else scenario
+        found = under(scenario, setting) if self._is_named else scenario
+        check_files(found, self._file, self._folder)
+        return found
 
     @property
     def now(self) -> float:
@@ -155,8 +169,8 @@ class Playback:
     def change(self, key: str, value: str) -> Change:
         """Give a key another value from now on; later changes are forgotten.
 
-        Raises `ScenarioError` if the value is wrong, or the key cannot change during a run; then nothing has
-        changed.
+        Raises `ScenarioError` if the value is wrong, or the key cannot change during a run, `UsageError`
+        beyond a limit; then nothing has changed.
         """
         made = Change(self.now, key, value)
         before = self.changes
@@ -164,7 +178,7 @@ class Playback:
         self._made += 1
         try:
             self._apply()
-        except ScenarioError:
+        except (ScenarioError, UsageError):
             # Some runs may have changed: all begin again.
             self.changes = before
             self._repeat(made.time)

@@ -420,7 +420,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
         self.lab.playbacks += 1
         here, there = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        self.process = context.Process(target=worker.main, args=(there,), daemon=True)
+        self.process = context.Process(target=worker.main, args=(there, self.lab.folder), daemon=True)
         self.process.start()
         there.close()
         self.connection = here

@@ -41,14 +41,14 @@ def packed(header: Mapping[str, object], tables: Mapping[str, bytes] | None = No
     return b"".join((struct.pack("<I", len(text)), text, *tables.values()))
 
 
-def main(connection: Connection) -> None:
-    """Obey the messages of a connection until it ends.
+def main(connection: Connection, folder: Path) -> None:
+    """Obey the messages of a connection until it ends, for a lab in `folder`.
 
     AQMs written in Python may come from the current folder.
     """
     _limit_memory()
     sys.path.insert(0, "")
-    _Worker(connection).run()
+    _Worker(connection, folder).run()
 
 
 def _limit_memory() -> None:
@@ -62,8 +62,9 @@ def _limit_memory() -> None:
 class _Worker:
     """A playback, or none yet, and the state of its page."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, folder: Path) -> None:
         self.connection = connection
+        self.folder = folder
         self.playback: Playback | None = None
         self.speed = 0.0
         """Simulated time per time [s/s]; infinite for as fast as possible, 0 for a pause."""
@@ -158,6 +159,7 @@ class _Worker:
             [str(each) for each in message["settings"]],
             message.get("seed"),
             changes,
+            self.folder,
         )
         first = playback.sides[0]
         self.tell(
