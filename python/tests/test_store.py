@@ -1,3 +1,4 @@
+import concurrent.futures
 import errno
 import json
 import os
@@ -11,7 +12,7 @@ from conftest import SETTINGS, digests
 
 import bentpipe as bp
 from bentpipe import files, qoe, stats
-from bentpipe.runs import store
+from bentpipe.runs import experiment, store
 from bentpipe.runs.experiment import execute
 from bentpipe.runs.plan import Plan, make_plan
 from bentpipe.runs.store import Store, build_digest
@@ -95,6 +96,36 @@ def test_full_disk_during_a_run_leaves_no_partial_run(
     resumed = execute(store, jobs=1)
     store.close()
     assert digests(resumed.folder) == digests(result.folder)
+
+
+def test_runs_that_end_together_with_an_error_are_kept(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Store, job: experiment._Job, *__: object) -> tuple[float, float] | None:
+        if job is first[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return None if job is first[1] else (1.0, 0.5)
+
+    def all_together(pending: set[Any], **_: object) -> Any:  # noqa: ANN401
+        return concurrent.futures.wait(pending)
+
+    first: list[experiment._Job] = []
+
+    class Job(experiment._Job):
+        def __init__(self, *given: Any) -> None:  # noqa: ANN401
+            super().__init__(*given)
+            first.append(self)
+
+    monkeypatch.setattr(experiment, "_Job", Job)
+    monkeypatch.setattr(experiment, "_run", run)
+    monkeypatch.setattr(experiment, "wait", all_together)
+    store = Store.create(tmp_path / "out", plan)
+    with pytest.raises(OSError, match="Input/output"):
+        execute(store, jobs=1)
+    store.close()
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    # The first run failed, the second was cancelled.
+    assert [(each["seed"], each["cpu_seconds"]) for each in manifest["runs"]] == [(2, 0.5), (2, 0.5)]
 
 
 def test_resuming_simulates_only_what_is_missing(plan: Plan, result: bp.Result, copy: Path) -> None:

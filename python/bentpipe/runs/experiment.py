@@ -4,8 +4,8 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,7 +118,18 @@ def _simulate_all(
 ) -> None:
     there = total - len(todo)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
-    futures: dict[Future[tuple[float, float]], _Job] = {}
+    futures: dict[Future[tuple[float, float] | None], _Job] = {}
+    noted: set[Future[tuple[float, float] | None]] = set()
+
+    def note(future: Future[tuple[float, float] | None]) -> None:
+        # An error in a run is raised here, in place of its times.
+        times = future.result()
+        if times is not None and future not in noted:
+            noted.add(future)
+            job = futures[future]
+            store.note(job.setting, job.seed, *times)
+            watcher.finished(job.setting.name, job.seed, times[0])
+
     try:
         for job in todo:
             futures[pool.submit(_run, store, job, captures, qlogs)] = job
@@ -126,21 +137,24 @@ def _simulate_all(
         while pending:
             done, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda future: todo.index(futures[future])):
-                wall, cpu = future.result()
-                job = futures[future]
-                store.note(job.setting, job.seed, wall, cpu)
-                watcher.finished(job.setting.name, job.seed, wall)
+                note(future)
             watcher.progress((there + sum(job.progress.fraction() for job in todo)) / total)
     except BaseException:
         for job in todo:
             job.progress.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
+        # Runs that were finished meanwhile are kept as well; the first error is the one that is told.
+        for future in futures:
+            with suppress(Exception, CancelledError):
+                note(future)
         raise
     pool.shutdown(wait=True)
 
 
-def _run(store: Store, job: _Job, captures: Captures | None, qlogs: Qlogs | None) -> tuple[float, float]:
-    """Simulate and write one run; return its wall time and its processor time [s]."""
+def _run(
+    store: Store, job: _Job, captures: Captures | None, qlogs: Qlogs | None
+) -> tuple[float, float] | None:
+    """Simulate and write one run; return its wall time and its processor time [s], None if cancelled."""
     start = time.perf_counter()
     trace = list(store.plan.trace)
     try:
@@ -163,7 +177,7 @@ def _run(store: Store, job: _Job, captures: Captures | None, qlogs: Qlogs | None
             if logging is not None:
                 logging.keep(run)
     except Cancelled:
-        return 0.0, 0.0
+        return None
     except AlgorithmError as error:
         text = f"{error}, in setting {job.setting.name}, seed {job.seed}"
         raise AlgorithmError(text) from error.__cause__
