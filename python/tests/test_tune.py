@@ -28,7 +28,7 @@ from bentpipe.report.tuning import figures as drawn
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.workers import Outcome
 from bentpipe.stats.metrics import METRICS
-from bentpipe.stats.objectives import objectives_from
+from bentpipe.stats.objectives import Judged, objectives_from
 from bentpipe.tuning import tune as tuning
 from bentpipe.tuning.holdout import figures
 from bentpipe.tuning.result import difference
@@ -365,6 +365,11 @@ def test_every_sampler_continues_deterministically(tmp_path: Path) -> None:
         # A population of NSGA-II may have the same child twice.
         points = {json.dumps(each["point"]) for each in whole.found["trials"]}
         assert len(points) == 25 or sampler == "nsga2"
+
+
+def test_sums_of_ranks_beyond_the_numbers_of_json_are_left_out() -> None:
+    totals = [tuning._total(Judged("1", 1, total, {})) for total in (6, 2**20_000, math.inf)]
+    assert json.loads(json.dumps(totals, allow_nan=False)) == [6, None, None]
 
 
 def test_rank_rule_on_a_grid_repeats_the_best_trials(tmp_path: Path) -> None:

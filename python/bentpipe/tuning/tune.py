@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -22,7 +23,7 @@ from bentpipe.runs.source import digest_of, metrics_digest
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
-from bentpipe.stats.objectives import Objective, judged, kept, objectives_from
+from bentpipe.stats.objectives import Judged, Objective, judged, kept, objectives_from
 from bentpipe.tuning.holdout import figures, fresh_seeds, rerun
 from bentpipe.tuning.holdout import means as sample_means
 from bentpipe.tuning.result import AS_GIVEN, DEFAULTS, JUDGES, TUNE, TuneResult
@@ -491,7 +492,7 @@ class _Work:
                 {
                     "trial": int(each.name),
                     "place": each.place,
-                    "total": each.total,
+                    "total": _total(each),
                     "ranks": each.ranks,
                     "values": samples[each.name],
                 }
@@ -574,7 +575,7 @@ class _Work:
             },
             "front": [each.number for each in best],
             "order": [
-                {"trial": int(each.name), "place": each.place, "total": each.total, "ranks": each.ranks}
+                {"trial": int(each.name), "place": each.place, "total": _total(each), "ranks": each.ranks}
                 for each in order
             ],
             "again": again,
@@ -591,6 +592,11 @@ class _Work:
             "figures": [each.row() for each in rows],
             "importance": plan.search.importance(trials),
         }
+
+
+def _total(judged: Judged) -> float | None:
+    """Return the sum of 2^rank; None above the numbers that JSON's readers know."""
+    return judged.total if judged.total <= sys.float_info.max else None
 
 
 def _at(run: Run, seed: int) -> Run:
