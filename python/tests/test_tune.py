@@ -367,6 +367,15 @@ def test_every_sampler_continues_deterministically(tmp_path: Path) -> None:
         assert len(points) == 25 or sampler == "nsga2"
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
+def test_part_of_a_generation_is_its_beginning(sampler: str) -> None:
+    space = Space.of("small-gateway", "red", vary=VARY, fix=FIX)
+    whole = Search(space, objectives_from(TWO), sampler, generation=8).ask(0, [])
+    assert Search(space, objectives_from(TWO), sampler, generation=8).ask(0, [], most=3) == whole[:3]
+    many = Search(space, objectives_from(TWO), sampler, generation=100_000_000)
+    assert len(many.ask(0, [], most=3)) == 3
+
+
 def test_sums_of_ranks_beyond_the_numbers_of_json_are_left_out() -> None:
     totals = [tuning._total(Judged("1", 1, total, {})) for total in (6, 2**20_000, math.inf)]
     assert json.loads(json.dumps(totals, allow_nan=False)) == [6, None, None]

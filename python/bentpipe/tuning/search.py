@@ -84,15 +84,19 @@ class Search:
         }
 
     def ask(
-        self, generation: int, trials: Sequence[Trial], grid: Sequence[Mapping[str, str]] = ()
+        self,
+        generation: int,
+        trials: Sequence[Trial],
+        grid: Sequence[Mapping[str, str]] = (),
+        most: int | None = None,
     ) -> list[Proposal]:
-        """Return the trials of a generation, given the finished trials of earlier generations."""
+        """Return the trials of a generation, at most the first `most`, given those of earlier generations."""
         if self.sampler == "grid":
             first = generation * self.generation
             return [Proposal({}, point, {}) for point in grid[first : first + self.generation]]
         study = self._study(trials, self._sampler(generation))
         distributions = self.distributions()
-        asked = [study.ask(distributions) for _ in range(self.generation)]
+        asked = [study.ask(distributions) for _ in range(min(self.generation, most or self.generation))]
         there = {each.number: each for each in study.get_trials(deepcopy=False)}
         found = []
         for each in asked:

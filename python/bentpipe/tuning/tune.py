@@ -357,7 +357,7 @@ class _Work:
             free = [place for place in places if place not in trials]
             if free:
                 self.ledger.check()
-                asked = self.plan.search.ask(generation, before, self.plan.grid)
+                asked = self.plan.search.ask(generation, before, self.plan.grid, len(places))
                 self.ledger.propose(
                     {place: asked[place - places.start] for place in free}, self.plan.search.distributions()
                 )
