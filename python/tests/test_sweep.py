@@ -187,7 +187,7 @@ def test_factors_without_effect_are_warned_of_once(
     assert errors.count("warning: traffic.connections.ramp: the last transfer starts after the warm-up") == 1
 
 
-@pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings"])
+@pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings", '"run".seed', "run . 'seed'"])
 def test_seeds_and_runs_cannot_be_factors(tmp_path: Path, key: str) -> None:
     with pytest.raises(UsageError, match=f"--vary {key}: is the same at all points.*allowed: --seed"):
         sweep("small-gateway", {key: "1,2"}, out=tmp_path / "s", set=SHORT)

@@ -2,7 +2,9 @@
 
 import hashlib
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -29,6 +31,18 @@ MOST_ADDED = 100
 
 _OF_THE_SWEEP = ("run.seed", "run.runs", "run.settings")
 """Keys of the number of runs, which do not change a run."""
+
+
+def _unquoted(key: str) -> str:
+    """Return a dotted key without the quotes and spaces that TOML allows around its steps."""
+    with suppress(tomllib.TOMLDecodeError):
+        table: Any = tomllib.loads(f"{key} = 0")
+        steps = []
+        while isinstance(table, dict) and len(table) == 1:
+            [(step, table)] = table.items()
+            steps.append(step)
+        return ".".join(steps)
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,7 @@ class Sweep:
         check_classes(shown, base.traffic)
         factors = factors_from(vary)
         for factor in factors:
-            if factor.key in _OF_THE_SWEEP:
+            if _unquoted(factor.key) in _OF_THE_SWEEP:
                 raise UsageError(
                     f"--vary {factor.key}: is the same at all points, so that runs are in pairs; allowed:"
                     " --seed, --runs, --settings"
