@@ -176,6 +176,13 @@ def test_arguments_that_are_not_utf_8_are_refused(bentpipe: Command) -> None:
         )
 
 
+@pytest.mark.parametrize("command", ["run", "show", "report"])
+def test_name_longer_than_a_file_name_is_a_mistake_of_the_caller(bentpipe: Command, command: str) -> None:
+    refused = bentpipe(command, 300 * "x", check=2)
+    assert "File name too long" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
 def test_an_existing_folder_needs_force(bentpipe: Command, tmp_path: Path) -> None:
     bentpipe("run", *QUICK, "--out", "here", check=0)
     before = digests(tmp_path / "here")

@@ -4,6 +4,7 @@ Exit codes: 0 for success; 2 for mistakes of the caller, with one message on std
 everything else.
 """
 
+import errno
 import gc
 import os
 import sys
@@ -163,7 +164,9 @@ def _main(arguments: list[str] | None) -> int:
         if isinstance(error, BrokenPipeError):
             return 1
         where = f"{error.filename}: " if error.filename else "output: "
-        return _print_error(f"error: {where}{error.strerror or error}", 1)
+        # A name that is too long is one that the caller gave.
+        code = 2 if error.errno == errno.ENAMETOOLONG else 1
+        return _print_error(f"error: {where}{error.strerror or error}", code)
     except SystemExit:
         raise
     except BaseException as error:  # A panic of a library in Rust is no `Exception`.
