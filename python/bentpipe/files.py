@@ -27,6 +27,7 @@ __all__ = [
     "manifest_format",
     "new_folder",
     "provided_folder",
+    "read_json",
     "remove_abandoned",
     "remove_partials",
     "require_shape",
@@ -79,10 +80,18 @@ def manifest_format(folder: Path) -> str | None:
     """Return the `format` in a folder's manifest.json; `None` if the folder holds no result."""
     restore(folder)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(folder / "manifest.json")
     except (OSError, ValueError):
         return None
     return manifest.get("format") if isinstance(manifest, dict) else None
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401
+    """Return the value in a JSON file; `ValueError` if it is not JSON, `OSError` if it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("its arrays and objects are nested too deeply") from None
 
 
 def remove_partials(folder: Path) -> None:

@@ -45,6 +45,17 @@ def swept(small: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> bp.Sw
     return bp.sweep(small, {"gateway.pep.delay": ["0 ms", "20 ms"]}, runs=1, out=out)
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "tune.json"])
+def test_json_nested_without_end_is_refused_with_a_message(
+    bentpipe: Command, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / name).write_text(100_000 * "[" + 100_000 * "]")
+    refused = bentpipe("report", "deep", check=2)
+    assert len(refused.stderr.splitlines()) == 1
+    assert "its arrays and objects are nested too deeply" in refused.stderr
+
+
 @pytest.fixture
 def copy(stored: bp.Result, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stored.folder, tmp_path / "copy"))

@@ -246,7 +246,7 @@ class Advice:
         self.folder = Path(folder)
         """Folder of the files."""
         try:
-            found = json.loads((self.folder / ADVICE).read_text(encoding="utf-8"))
+            found = files.read_json(self.folder / ADVICE)
         except (OSError, ValueError) as error:
             raise ResultError(f"{self.folder}: holds no advice: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":

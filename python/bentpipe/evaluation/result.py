@@ -1,6 +1,5 @@
 """Result of an evaluation: the values of every figure, and who is better than whom."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +175,7 @@ class EvaluationResult:
         self.folder = Path(folder)
         path = self.folder / MANIFEST
         try:
-            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self.manifest: dict[str, Any] = files.read_json(path)
         except FileNotFoundError:
             raise ResultError(f"{folder}: is no evaluation: it has no {MANIFEST}") from None
         except (OSError, ValueError) as error:

@@ -4,7 +4,6 @@ Models and simulator do not depend on each other; this module joins them. Each e
 (`bentpipe.models.engines`).
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -111,9 +110,9 @@ class Stationary:
 
 def _open_model(folder: Path) -> ModelResult | Stationary:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = files.read_json(folder / MANIFEST)
         if isinstance(manifest, dict) and manifest.get("format") == MARKOV_FORMAT:
-            rows = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
+            rows = files.read_json(folder / COMPARISON)
             if manifest["format_version"] == 1:
                 rows = current_document(rows)
             return Stationary(rows, manifest["notes"])

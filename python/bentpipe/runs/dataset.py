@@ -4,7 +4,6 @@ A run is identified by what determines its result (the scenario's digest, the se
 that no run in the dataset is simulated twice.
 """
 
-import json
 import math
 import os
 import time
@@ -352,7 +351,7 @@ def failures_of(folder: Path) -> list[dict[str, Any]]:
     """Return the failed runs: `setting`, `point`, `seed`, `error`; `ResultError` if unreadable."""
     path = folder / FAILURES
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = files.read_json(path)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
@@ -364,7 +363,7 @@ def failures_of(folder: Path) -> list[dict[str, Any]]:
 def manifest_of(folder: Path) -> dict[str, Any]:
     """Return the manifest of a dataset; `UsageError` if the folder is not a dataset."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = files.read_json(folder / MANIFEST)
     except (OSError, ValueError):
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

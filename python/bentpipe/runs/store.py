@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = files.read_json(path)
     except FileNotFoundError:
         raise ResultError(f"{folder}: is not a Bentpipe result: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:

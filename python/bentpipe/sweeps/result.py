@@ -1,6 +1,5 @@
 """Results of a sweep: metrics at each point, and differences between settings."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,6 +268,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not is_sweep(folder):
         what = "is not a sweep's" if folder.is_dir() else "there is no such folder"
         raise ResultError(f"{folder}: {what}")
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest: dict[str, Any] = files.read_json(folder / MANIFEST)
     manifest = checked_manifest(manifest, folder)
     return current_document(manifest) if manifest.get("format_version") == 1 else manifest

@@ -62,7 +62,7 @@ class TuneResult:
         self.folder = Path(folder)
         """Folder of the files."""
         try:
-            found = json.loads((self.folder / TUNE).read_text(encoding="utf-8"))
+            found = files.read_json(self.folder / TUNE)
         except (OSError, ValueError) as error:
             raise ResultError(f"{self.folder}: is not the result of a search: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
