@@ -31,6 +31,7 @@ __all__ = [
     "remove_abandoned",
     "remove_partials",
     "require_shape",
+    "require_version",
     "restore",
     "sealed",
     "sums",
@@ -322,6 +323,14 @@ def unsealed(document: dict[str, Any], path: Path) -> dict[str, Any]:
     if _SEAL in document and document[_SEAL] != _seal(content):
         raise ResultError(f"{path}: is damaged: its content differs from its checksum")
     return content
+
+
+def require_version(document: Mapping[str, Any], versions: tuple[int, ...], path: Path) -> None:
+    """Raise `ResultError` unless the `format_version` of a document from `path` is among `versions`."""
+    found = document.get("format_version")
+    if found not in versions:
+        known = " and ".join(map(str, versions))
+        raise ResultError(f"{path}: has the format_version {found}; this Bentpipe reads {known}")
 
 
 def require_shape(value: object, shape: object, path: Path, where: str = "") -> None:

@@ -287,6 +287,20 @@ def test_failures_of_another_shape_are_one_message(tmp_path: Path) -> None:
         failures_of(tmp_path)
 
 
+def test_sweep_of_a_later_version_is_refused_and_stays_as_it_is(
+    swept: bp.SweepResult, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(swept.folder, tmp_path / "sweep"))
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(files.sealed(json.loads(path.read_text()) | {"format_version": 3})))
+    before = path.read_bytes()
+    with pytest.raises(bp.ResultError, match="has the format_version 3; this Bentpipe reads 1 and 2"):
+        bp.open_sweep(folder)
+    with pytest.raises(bp.ResultError, match="has the format_version 3"):
+        bp.sweep("small-gateway", {"gateway.pep.delay": ["0 ms", "20 ms"]}, runs=1, out=folder)
+    assert path.read_bytes() == before
+
+
 def test_a_sweep_goes_on_when_a_duration_is_written_without_its_space(tmp_path: Path) -> None:
     def again(duration: str) -> bp.SweepResult:
         changes = {"run.duration": duration, "run.warmup": "1 s"}

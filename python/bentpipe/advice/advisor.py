@@ -252,6 +252,7 @@ class Advice:
         if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
             raise ResultError(f"{self.folder}: holds no advice")
         found = files.unsealed(found, self.folder / ADVICE)
+        files.require_version(found, (1, 2), self.folder / ADVICE)
         files.require_shape(found, _SHAPE, self.folder / ADVICE)
         self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
         """Contents of `advice.json`."""

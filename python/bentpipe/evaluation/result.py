@@ -182,6 +182,7 @@ class EvaluationResult:
             raise ResultError(f"{path}: cannot be read: {error}") from None
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
             raise ResultError(f"{folder}: is no evaluation: its {MANIFEST} has another format")
+        files.require_version(self.manifest, (FORMAT_VERSION,), path)
         files.require_shape(self.manifest, _SHAPE, path)
         if self.manifest["status"] != "complete":
             raise ResultError(f"{folder}: the evaluation is not finished; repeat the command that made it")

@@ -372,8 +372,9 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 
 def checked_manifest(manifest: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a dataset's manifest without its checksum; `ResultError` if it is damaged."""
+    """Return a dataset's manifest unsealed; `ResultError` if it is damaged or of another version."""
     path = folder / MANIFEST
     manifest = files.unsealed(manifest, path)
+    files.require_version(manifest, (1, FORMAT_VERSION), path)
     files.require_shape(manifest, {"status": str, "core": {"sha256": str}, "factors": [str]}, path)
     return manifest

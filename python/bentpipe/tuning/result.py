@@ -68,6 +68,7 @@ class TuneResult:
         if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
             raise ResultError(f"{self.folder}: is not the result of a search")
         found = files.unsealed(found, self.folder / TUNE)
+        files.require_version(found, (1, 2), self.folder / TUNE)
         files.require_shape(found, _SHAPE, self.folder / TUNE)
         self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
         """Contents of `tune.json`."""
