@@ -330,6 +330,30 @@ def test_files_outside_of_the_folder_cannot_be_reached(tmp_path: Path) -> None:
         assert told("GET", "/api/start")["files"] == ["link.toml", "mine.toml"]
 
 
+def test_page_is_answered_while_a_report_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def report_of(_: Path) -> str:
+        assert answered.wait(PATIENCE)
+        return "<p>report</p>"
+
+    monkeypatch.setattr(recorded, "report_of", report_of)
+
+    async def both() -> None:
+        running = server.Lab(tmp_path)
+        running.listen()
+        cookie = f"{running.cookie_name}={running.cookie}"
+        report = asyncio.create_task(asyncio.to_thread(ask, running.port, "GET", "/report/x", Cookie=cookie))
+        await asyncio.sleep(0.2)
+        status, _, _ = await asyncio.to_thread(ask, running.port, "GET", "/", Cookie=cookie)
+        assert status == 200
+        answered.set()
+        assert (await report)[1] == b"<p>report</p>"
+        running.close()
+
+    asyncio.run(asyncio.wait_for(both(), PATIENCE))
+
+
 @pytest.mark.parametrize("what", ["nothing-of-that-name", "missing.toml", "/"])
 def test_wrong_argument_gets_one_message(tmp_path: Path, what: str) -> None:
     done = subprocess.run(

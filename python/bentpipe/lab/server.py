@@ -64,6 +64,7 @@ class Lab:
         self.cookie = secrets.token_urlsafe(24)
         self.port = 0
         self.playbacks = 0
+        self.renderer = ThreadPoolExecutor(1)
         self.pages: set[_Socket] = set()
         self._server: tornado.httpserver.HTTPServer | None = None
 
@@ -133,6 +134,7 @@ class Lab:
             self._server.stop()
         for page in self.pages:
             page.stop()
+        self.renderer.shutdown(wait=False, cancel_futures=True)
 
 
 def serve(lab: Lab, port: int, ready: Callable[[str], None]) -> None:
@@ -236,10 +238,13 @@ class _Files(tornado.web.StaticFileHandler, _Guarded):
 class _Report(_Guarded):
     """The report of a result, whose scripts have no access to the lab."""
 
-    def get(self, name: str) -> None:
+    async def get(self, name: str) -> None:
         try:
             path = self.lab.inside(name)
-            content = recorded.report_of(path)
+            # A large report takes seconds: other pages and their runs do not wait for it.
+            content = await asyncio.get_running_loop().run_in_executor(
+                self.lab.renderer, recorded.report_of, path
+            )
         except (BentpipeError, ValueError) as error:
             self.set_status(404)
             self.set_header("Content-Type", "text/plain; charset=utf-8")
