@@ -141,6 +141,7 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["report", "nowhere"], ["nowhere", "no such folder"]),
         (["report", ".", "--as", "gif"], ["gif", "svg, png, pdf"]),
         (["report", ".", "--as", "png"], ["--as", "--figures"]),
+        (["report", ".", "--force"], ["--force: found without --figures DIR"]),
         (["list", "queues"], ["queues", "aqms"]),
         (["simulate"], ["simulate"]),
     ],

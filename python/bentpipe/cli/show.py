@@ -355,8 +355,9 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
     from bentpipe.report.comparison import check_formats, write_figures
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
-    if figures is None and "--as" in given_options(context):
-        raise UsageError("--as: found without --figures DIR; allowed: with it")
+    for option in ("--as", "--force"):
+        if figures is None and option in given_options(context):
+            raise UsageError(f"{option}: found without --figures DIR; allowed: with it")
     if is_validation(result):
         if figures is not None:
             raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
