@@ -162,6 +162,25 @@ def test_seed_missing_at_some_points_does_not_change_main_effects(tmp_path: Path
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([2.5, 4.3])
 
 
+def test_main_effects_need_a_seed_with_values_at_all_points(tmp_path: Path) -> None:
+    vary = {"gateway.aqm.w_q": "0.01,0.1", "gateway.pep.delay": "0 ms,1 ms", "gateway.aqm.max_p": "0.1,0.5"}
+    plan = Sweep.plan(
+        "small-gateway", vary, overrides=SHORT, settings=["red", "ared"], runs=3, metrics=["queue_mean"]
+    )
+
+    class Gaps(_Known):
+        def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+            # Each seed of RED lacks another point.
+            gaps = {(plan.points[number], number + 1) for number in range(3)}
+            for run in runs:
+                is_gap = run.setting == "red" and (run.point, run.seed) in gaps
+                yield run, NONE | {"queue_mean": None if is_gap else known(run)}
+
+    figure, specs = drawn(execute(plan, tmp_path / "s", workers=Gaps()))
+    assert {each["setting"] for spec in specs for each in points(spec)} == {"ared"}
+    assert "Without a seed that has values at all points: red." in figure.caption
+
+
 def test_main_effects_exclude_runs_of_an_older_build(tmp_path: Path) -> None:
     vary = {
         "gateway.aqm.w_q": [0.02, 0.2],

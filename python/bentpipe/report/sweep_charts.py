@@ -407,18 +407,26 @@ class _Charts:
             f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
             f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Panels do not show"
             " interactions between factors: see the table. Bands: 95 % confidence intervals over the seeds"
-            " common to all points, or the values of two seeds."
+            f" common to all points, or the values of two seeds.{self._without_common_seeds(drawn)}"
         )
         return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
+
+    def _without_common_seeds(self, drawn: Sequence[tuple[Axis, list[dict[str, Any]]]]) -> str:
+        """Return the sentence on settings that are not drawn."""
+        there = {value["setting"] for _, values in drawn for value in values}
+        missing = [name for name in self.settings if name not in there]
+        return f" Without a seed that has values at all points: {', '.join(missing)}." if missing else ""
 
     def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         known = self.newest.drop_nulls(metric.name)
         for name in self.settings:
             part = known.filter(pl.col("setting") == name)
-            # Only seeds with values at all points: otherwise points would have unequal weights.
+            # Only seeds with values at all points: otherwise points would have unequal weights. A point
+            # without any value does not count.
+            wanted = part.select(axis.key for axis in self.axes).n_unique()
             counts = part.group_by("seed").len()
-            seeds = counts.filter(pl.col("len") == counts["len"].max())["seed"].implode()
+            seeds = counts.filter(pl.col("len") == wanted)["seed"].implode()
             by_seed = (
                 part.filter(pl.col("seed").is_in(seeds))
                 .group_by(axis.key, "seed")
