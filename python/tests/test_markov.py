@@ -377,6 +377,23 @@ def test_unsupported_traffic_is_rejected(traffic: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "share"),
+    [
+        # The share of start times after 10 s, from the closed form of each distribution.
+        ({"fixed": 10}, 0.0),
+        ({"uniform": {"low": 0, "high": 40}}, 0.75),
+        ({"exponential": 5}, 0.1353353),
+        ({"normal": {"mean": 5, "std": 5}}, 0.1586553),
+        ({"erlang": {"shape": 2, "mean": 10}}, 0.4060058),
+        ({"pareto": {"shape": 2.0, "mean": 10}}, 0.25),
+        ({"choice": [[0.5, {"fixed": 11}], [0.5, {"exponential": 5}]]}, 0.5676676),
+    ],
+)
+def test_share_of_start_times_after_the_warm_up(start: dict[str, Any], share: float) -> None:
+    assert markov._share_after(start, 10.0) == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "text"),
     [
         # exp(-65535 / 20000) is 3.8 %.
@@ -385,6 +402,16 @@ def test_unsupported_traffic_is_rejected(traffic: str, text: str) -> None:
         (
             'kind = "mmpp"',
             'kind = "mmpp"\nstart = { uniform = ["0 s", "11 s"] }',
+            "it begins after the warm-up",
+        ),
+        (
+            'kind = "mmpp"',
+            'kind = "mmpp"\nstart = { exponential = "2 s" }',
+            "it begins after the warm-up",
+        ),
+        (
+            'kind = "mmpp"',
+            'kind = "mmpp"\nstart = { choice = [{ pareto = { shape = 1.5, mean = "1 s" } }, "0 s"] }',
             "it begins after the warm-up",
         ),
     ],

@@ -374,12 +374,36 @@ def _note_lengths(
 
 def _note_start(whole: Mapping[str, Any], traffic: Mapping[str, Any], notes: list[str]) -> None:
     """Note flows that begin after the warm-up; in the model they are always present."""
-    start = _own(traffic).get("start", {})
-    last = max((start.get("fixed", 0), start.get("uniform", {}).get("high", 0)))
-    if last > whole["run"]["warmup"]:
+    if _share_after(_own(traffic).get("start", {"fixed": 0}), whole["run"]["warmup"]) > _RARE:
         notes.append(
             f"traffic.{traffic['name']}: it begins after the warm-up, but the model's is always present"
         )
+
+
+def _share_after(start: Mapping[str, Any], time: float) -> float:
+    """Return the share of start times after `time`, zero for those of a file."""
+    (kind, value), *_ = start.items()
+    match kind:
+        case "fixed":
+            return float(value > time)
+        case "uniform":
+            low, high = value["low"], value["high"]
+            return float(low > time) if low == high else min(1.0, max(0.0, (high - time) / (high - low)))
+        case "exponential":
+            return math.exp(-time / value)
+        case "normal" if value["std"] > 0:
+            return math.erfc((time - value["mean"]) / (math.sqrt(2) * value["std"])) / 2
+        case "normal":
+            return float(value["mean"] > time)
+        case "erlang":
+            return float(gammaincc(value["shape"], value["shape"] * time / value["mean"]))
+        case "pareto":
+            least = value["mean"] * (value["shape"] - 1) / value["shape"]
+            return 1.0 if time <= least else (least / time) ** float(value["shape"])
+        case "choice":
+            return sum(weight * _share_after(inner, time) for weight, inner in value)
+        case _:
+            return 0.0
 
 
 def _source(traffic: Mapping[str, Any], packet: float) -> TwoState | Mmpp:
