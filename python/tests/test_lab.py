@@ -527,6 +527,23 @@ def test_wrong_message_is_told_and_the_worker_goes_on() -> None:
         assert page.told()["type"] == "frame"
 
 
+def test_large_seed_keeps_its_digits_on_the_page() -> None:
+    with page_of_worker(["red"]) as page:
+        for given, told in (
+            (2**53 - 1, 2**53 - 1),
+            (str(2**64 - 1), str(2**64 - 1)),
+            (2**53 + 1, str(2**53 + 1)),
+        ):
+            page.tell("open", text=TEXT, file=str(GATEWAY), settings=["red"], seed=given)
+            assert page.told()["seed"] == told
+        page.tell("open", text=TEXT, file=str(GATEWAY), settings=["red"], seed=str(2**64))
+        assert page.told()["message"].startswith("seed: found 18446744073709551616; allowed")
+    seeded = TEXT.replace("[run]\n", f"[run]\nseed = {2**63 - 1}\n")
+    assert documents.checked(re.sub(r"(?m)^seed = \d{1,9}\n", "", seeded), str(GATEWAY), Path())[
+        "seed"
+    ] == str(2**63 - 1)
+
+
 def test_packets_of_another_run_are_sent_without_a_pause() -> None:
     with page_of_worker(["red", "droptail"]) as page:
         page.tell("play", speed=1e-3)

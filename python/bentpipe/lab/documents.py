@@ -43,7 +43,7 @@ def checked(text: str, file: str, folder: Path) -> dict[str, Any]:
         "settings": scenario.settings,
         "setting_names": scenario.all_settings()[0],
         "aqm": scenario.aqm,
-        "seed": scenario.seed,
+        "seed": playback.seed_for_page(scenario.seed),
         "end": scenario.warmup + scenario.duration,
         "nodes": nodes(text),
     }

@@ -18,7 +18,7 @@ from bentpipe.runs.source import key_of
 from bentpipe.stats.recorded import Recorded
 from bentpipe.stats.services import Service, services
 
-__all__ = ["Change", "Playback", "Side", "check_files", "opened"]
+__all__ = ["Change", "Playback", "Side", "check_files", "opened", "seed_for_page"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,11 @@ class Playback:
             for side in self.sides
         ).top_k(1, by="completion_time")
         return found.row(0)[1:] if len(found) else None
+
+
+def seed_for_page(seed: int) -> int | str:
+    """Return a seed as the page gets it: above 2^53, where JavaScript rounds numbers, as a text."""
+    return seed if seed < 2**53 else str(seed)
 
 
 def _is_seed(value: object) -> bool:

@@ -14,6 +14,7 @@ from bentpipe.errors import ResultError
 from bentpipe.evaluation import is_evaluation
 from bentpipe.evaluation.result import open_evaluation
 from bentpipe.files import manifest_format
+from bentpipe.lab.playback import seed_for_page
 from bentpipe.models.validation import is_validation
 from bentpipe.models.validation import open_validation as opened_validation
 from bentpipe.report import comparison, sweep
@@ -117,7 +118,7 @@ def described(path: Path, folder: Path) -> dict[str, Any]:
         "name": scenario["name"],
         "text": scenario.get("text", ""),
         "settings": result.settings,
-        "seeds": result.seeds,
+        "seeds": [seed_for_page(seed) for seed in result.seeds],
         "interval": scenario["sample_interval"],
         "end": scenario["duration"],
         "series": result.series_names(),

@@ -18,7 +18,7 @@ from typing import Any
 from bentpipe.errors import AlgorithmError, BentpipeError, Cancelled, ScenarioError, SimulationError
 from bentpipe.lab import limits
 from bentpipe.lab.documents import sliders
-from bentpipe.lab.playback import Change, Playback
+from bentpipe.lab.playback import Change, Playback, seed_for_page
 from bentpipe.report.picture import picture
 from bentpipe.stats.states import states
 
@@ -153,11 +153,12 @@ class _Worker:
         self.speed, self.stop_at, self.playback, self.shown = 0.0, None, None, 0
         changes = [Change(float(at), str(key), str(value)) for at, key, value in message.get("changes", [])]
         self.stops = sorted(float(at) for at in message.get("stops", []))
+        seed = message.get("seed")
         self.playback = playback = Playback(
             str(message["text"]),
             str(message["file"]),
             [str(each) for each in message["settings"]],
-            message.get("seed"),
+            int(seed) if isinstance(seed, str) and seed.isdecimal() else seed,
             changes,
             self.folder,
         )
@@ -165,7 +166,7 @@ class _Worker:
         self.tell(
             "opened",
             settings=playback.settings,
-            seed=playback.seed,
+            seed=seed_for_page(playback.seed),
             end=playback.end,
             capacity=first.scenario.capacity,
             classes=first.simulation.classes,

@@ -80,7 +80,7 @@ export class Results {
   async show() {
     const { found, path } = this, place = find("result");
     this.clear();
-    const seeds = make("select", { onchange: event => ((this.seed = Number(event.target.value)), this.show().catch(error => say(error.message, true))) }, ...found.seeds.map(seed => make("option", { textContent: seed, selected: seed === this.seed })));
+    const seeds = make("select", { onchange: event => ((this.seed = found.seeds[event.target.selectedIndex]), this.show().catch(error => say(error.message, true))) }, ...found.seeds.map(seed => make("option", { textContent: seed, selected: seed === this.seed })));
     const runs = found.settings.map(setting => `${setting}`);
     const pick = (id, chosen) => make("select", { id }, make("option", { value: "", textContent: "…" }), ...runs.map(name => make("option", { textContent: name, selected: name === chosen })));
     const grid = make("div", { className: "charts", id: "result-grid" }), difference = make("div", { className: "charts", id: "difference-grid" });

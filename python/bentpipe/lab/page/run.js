@@ -223,7 +223,9 @@ export class Run {
         say(`seed: found ${event.target.value || "nothing"}; allowed: a whole number from 0`, true);
         return (event.target.value = this.seed);
       }
-      this.seed = Number(event.target.value);
+      // Above 2^53 numbers are rounded: such a seed stays a text.
+      const seed = Number(event.target.value);
+      this.seed = Number.isSafeInteger(seed) ? seed : event.target.value;
       this.reopen();
     };
     find("shown").onchange = event => {
