@@ -210,7 +210,7 @@ def test_change_may_not_name_files_outside_of_the_folder(tmp_path: Path) -> None
     path = scenario_path("lte-cell")
     value = f'{{ trace = "{tmp_path / "secret.down"}" }}'
     outside = Change(0.0, "link.radio.capacity", value)
-    run = (path.read_text(), str(path), [], 1)
+    run: tuple[str, str, list[str], int] = (path.read_text(), str(path), [], 1)
     with pytest.raises(UsageError, match="allowed in the lab: files in"):
         Playback(*run, [outside], tmp_path / "inside")
     of = Playback(*run, folder=tmp_path / "inside")

@@ -401,7 +401,7 @@ def _share_after(start: Mapping[str, Any], time: float) -> float:
             least = value["mean"] * (value["shape"] - 1) / value["shape"]
             return 1.0 if time <= least else (least / time) ** float(value["shape"])
         case "choice":
-            return sum(weight * _share_after(inner, time) for weight, inner in value)
+            return float(sum(weight * _share_after(inner, time) for weight, inner in value))
         case _:
             return 0.0
 
