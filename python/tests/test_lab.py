@@ -694,5 +694,10 @@ def test_limit_of_processor_time_names_the_runs_of_the_page(monkeypatch: pytest.
     here, there = multiprocessing.Pipe()
     with pytest.raises(bp.BentpipeError, match=r"^the runs of this page have taken .* Load the page again"):
         worker._Worker(there, Path.cwd())._check_limits()
+    stepping = worker._Worker(there, Path.cwd())
+    stepping.playback = playback()
+    with pytest.raises(bp.BentpipeError, match="processor time"):
+        stepping.obey({"type": "step"})
+    assert stepping.playback.now == 0
     here.close()
     there.close()

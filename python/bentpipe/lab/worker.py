@@ -134,6 +134,8 @@ class _Worker:
                 self.speed = 0.0
             case "step":
                 self.speed = 0.0
+                # A packet may be as far away as the end of the run.
+                self._check_limits()
                 seconds = message.get("seconds")
                 playback.step() if seconds is None else playback.advance(playback.now + float(seconds))
             case "seek":
