@@ -170,7 +170,7 @@ export class Results {
       const by = table.getChild(name === "flows" ? "completion_time" : "queue_delay_p95");
       if (by) order.sort((x, y) => (by.at(y) ?? -1) - (by.at(x) ?? -1));
       const cell = (value, factor = 1) => make("td", { className: "number", textContent: typeof value === "number" ? number(value * factor) : String(value ?? "–") });
-      place.replaceChildren(make("p", { textContent: `${table.numRows} ${name}; the ${Math.min(50, table.numRows)} slowest:` }), make("table", {},
+      place.replaceChildren(make("p", { textContent: `${table.numRows} ${name}; the ${Math.min(50, table.numRows)} slowest${name === "flows" ? ", those not completed last" : ""}:` }), make("table", {},
         make("thead", {}, make("tr", {}, ...columns.map(([each]) => make("th", { scope: "col", textContent: each })), make("th", { scope: "col", textContent: "in charts" }))),
         make("tbody", {}, ...order.slice(0, 50).map(i => make("tr", {}, ...columns.map(([, column, factor]) => cell(column.at(i), factor)), make("td", {}, this.shower(place, table, i, setting, name)))))));
     } catch (error) {
