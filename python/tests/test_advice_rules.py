@@ -1,6 +1,7 @@
 """Rules of advice on made-up values; each table shows one rule."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -400,7 +401,7 @@ def test_dominated_points_do_not_change_the_pick() -> None:
 
 def test_table_and_sentence_write_the_same_share_of_resamples() -> None:
     shares = {"a": 0.998, "b": 0.002, "c": 0.0, "d": 1.0, "e": 0.61}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "setting": name,
             "role": "tuned",

@@ -136,7 +136,7 @@ class AdvicePlan:
         _check_names(base, names)
         bounds = limits_from(limits)
         objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
-        wanted_metrics = [each.metric for each in (*objectives, *bounds)]
+        wanted_metrics = [each.metric for each in objectives] + [each.metric for each in bounds]
         check_classes(wanted_metrics, base.traffic, terminals=bool(base.terminals), returns=base.has_return)
         round_trip = None if split else _round_trip(base)
         known = tuple(services(base.traffic, base.thresholds))
