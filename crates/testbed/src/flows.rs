@@ -403,7 +403,7 @@ impl Flows {
             let seconds = (closed.unwrap_or(self.end) - flow.opened.max(self.begin)).as_secs_f64();
             Some(flow.measured as f64 * 8.0 / seconds)
         };
-        let lost = (flow.sent > 0).then(|| flow.missing.len());
+        let lost = (flow.sent > 0).then_some(flow.missing.len());
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 * 1e-9 / count as f64);
         let (viewing, call) = (flow.viewing.as_ref(), flow.call.as_deref());
         let periods = |of: &dyn Fn(&Viewing, &Period) -> Option<f64>| {
