@@ -266,7 +266,7 @@ fn a_killed_emulator_leaves_no_device() {
 #[test]
 fn an_invalid_plan_is_reported_in_one_line() {
     let path = std::env::temp_dir().join(format!("bentpipe-testbed-bad-{}.json", std::process::id()));
-    let satellite = "[link.satellite]\nbetween = [\"server\", \"client\"]";
+    let satellite = "[link.satellite]\nbetween = [\"server\", \"client\"]\ndelay = \"1 ms\"";
     let text = crate::common::scenario(satellite, crate::common::TRAFFIC);
     let scenario = json!({ "file": "test.toml", "text": text });
     let end = |device: &str| json!({ "device": device });

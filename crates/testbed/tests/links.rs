@@ -183,7 +183,7 @@ fn packets_that_find_the_queue_full_are_dropped() {
 /// Of 20 000 packets the scenario loses 1 %, and the plan 2 % of the others; five standard errors are 70 and 98.
 #[test]
 fn losses_of_scenario_and_plan_have_their_probabilities() {
-    let links = format!("{SATELLITE}loss = 0.01");
+    let links = format!("{SATELLITE}delay = \"1 us\"\nloss = 0.01");
     let plan = plan(&links, 1, json!([{ "link": "satellite", "loss": 0.02 }]));
     let mut links = Links::new(&plan).unwrap();
     let arrived = play(&mut links, (0..20_000).map(|i| (100 * u64::from(i), udp(1, 7, 100, i, false))));
@@ -207,7 +207,7 @@ fn a_packet_lost_after_the_queue_takes_sending_time() {
 /// Loss of data only: acknowledgements do not count.
 #[test]
 fn loss_of_data_skips_acknowledgements() {
-    let links = format!("{SATELLITE}loss = {{ nth = [2], of = \"data\" }}");
+    let links = format!("{SATELLITE}delay = \"1 us\"\nloss = {{ nth = [2], of = \"data\" }}");
     let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
     let packets = [40, 100, 40, 100, 100].map(|len| {
         let mut packet = udp(1, 7, len, 0, false);
@@ -400,7 +400,8 @@ fn the_capacity_changes_as_the_scenario_schedules() {
 /// A handover every 15 s with an outage of 1 s, during which packets are lost.
 #[test]
 fn packets_sent_during_a_handover_are_lost() {
-    let handover = r#"handover = { interval = "15 s", outage = "1 s", during = "lose" }"#;
+    let handover =
+        "delay = \"1 us\"\nhandover = { interval = \"15 s\", outage = \"1 s\", during = \"lose\" }";
     let mut links = Links::new(&plan(&format!("{SATELLITE}{handover}"), 1, json!(["satellite"]))).unwrap();
     let arrived = play(&mut links, (0..400).map(|i| (100_000 * u64::from(i), udp(1, 7, 100, i, false))));
     assert_eq!(dropped(&links, "satellite", "handover"), 20);
