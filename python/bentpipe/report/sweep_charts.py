@@ -176,6 +176,8 @@ class _Charts:
         """True if charts have legends; the page's legend does not show dashes."""
         everything = axes(result, frame)
         self.axes = [axis for axis in everything if len(axis.values) > 1]
+        self.factors = [axis.key for axis in self.axes]
+        """Keys of all factors, also of those that are not drawn."""
         self.fixed = [axis for axis in everything if len(axis.values) == 1]
         self.rows = rows
         self.sampled = result.manifest.get("design", "grid") != "grid"
@@ -405,7 +407,7 @@ class _Charts:
         )
         caption = (
             f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
-            f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Panels do not show"
+            f" the other {plural(len(self.factors) - 1, 'factor')}{self._given()}. Panels do not show"
             " interactions between factors: see the table. Bands: 95 % confidence intervals over the seeds"
             f" common to all points, or the values of two seeds.{self._without_common_seeds(drawn)}"
         )
@@ -424,7 +426,7 @@ class _Charts:
             part = known.filter(pl.col("setting") == name)
             # Only seeds with values at all points: otherwise points would have unequal weights. A point
             # without any value does not count.
-            wanted = part.select(axis.key for axis in self.axes).n_unique()
+            wanted = part.select(self.factors).n_unique()
             counts = part.group_by("seed").len()
             seeds = counts.filter(pl.col("len") == wanted)["seed"].implode()
             by_seed = (
