@@ -55,6 +55,8 @@ class Solution:
     """For each setting, the model with all states and, if applicable, with fewer."""
     control: "dict[int, list[MarkovResult]]"
     """For each number of states, the first setting under threshold control at 25 to 95 % of the buffer."""
+    left_out: tuple[str, ...] = ()
+    """Settings that the model does not cover, with the reasons."""
 
     def _repr_html_(self) -> str:
         return str(pages.draw("cells.markov_cell", self))
@@ -150,23 +152,29 @@ def _shown(unit: str) -> tuple[str, float]:
     return {"": ("%", 100.0), "s": ("ms", 1e3)}.get(unit, (unit, 1.0))
 
 
-def solve(scenario: _core.Scenario, settings: Sequence[str] | None = None) -> Solution:
+def solve(
+    scenario: _core.Scenario, settings: Sequence[str] | None = None, *, leave_out: bool = False
+) -> Solution:
     """Solve the Markov model of a scenario under several settings, and under threshold control.
 
     `settings` default to those of the scenario, or to the scenario unchanged. Raises `ScenarioError` if a
-    setting is invalid, `UsageError` if the model does not cover the scenario.
+    setting is invalid, `UsageError` if the model does not cover the scenario; with `leave_out`, only if it
+    covers none of the settings.
     """
     from bentpipe.models import markov
 
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=1, seed=None)
-    results = {}
+    results, reasons = {}, []
     for each in plan.settings:
         try:
             results[each.name] = markov.both(each.scenario)
         except UsageError as error:
-            raise UsageError(f"{scenario.name}, setting {each.name}: {error}") from None
-    first = plan.settings[0].scenario
-    counts = [one.states for one in results[plan.settings[0].name]]
-    control = {m: markov.control(first, states=m) for m in counts}
-    return Solution(scenario, results, control)
+            reasons.append(f"{scenario.name}, setting {each.name}: {error}")
+            if not leave_out:
+                break
+    if reasons and not (leave_out and results):
+        raise UsageError("\n".join(reasons))
+    first = next(each for each in plan.settings if each.name in results)
+    control = {one.states: markov.control(first.scenario, states=one.states) for one in results[first.name]}
+    return Solution(scenario, results, control, tuple(reasons))

@@ -231,9 +231,11 @@ def plan_and_solve(
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
     every = any(isinstance(name, str) and name.strip().lower() == ALL for name in names or [])
     if kind_of(scenario) == "markov":
-        if every:
-            plan = _covered_by_markov(plan)
-        return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
+        solved = markov_result.solve(
+            scenario, names and [each.name for each in plan.settings], leave_out=every
+        )
+        covered = tuple(each for each in plan.settings if each.name in solved.results)
+        return replace(plan, settings=covered, left_out=(*plan.left_out, *solved.left_out)), solved
     able, tables, reasons = [], {}, []
     for each in plan.settings:
         try:
@@ -247,20 +249,6 @@ def plan_and_solve(
         raise ModelError("\n".join(reasons))
     plan = replace(plan, settings=tuple(able), left_out=(*plan.left_out, *reasons))
     return plan, ModelResult(describe(scenario, plan.settings, plan.seeds), tables)
-
-
-def _covered_by_markov(plan: Plan) -> Plan:
-    """Return the plan without the settings that the Markov model does not cover, if it covers any."""
-    from bentpipe.models import markov
-
-    able, reasons = [], []
-    for each in plan.settings:
-        try:
-            markov.both(each.scenario)
-            able.append(each)
-        except UsageError as error:
-            reasons.append(f"{plan.scenario.name}, setting {each.name}: {error}")
-    return replace(plan, settings=tuple(able), left_out=(*plan.left_out, *reasons)) if able else plan
 
 
 def _draws(scenario: _core.Scenario, seeds: Sequence[int]) -> bool:
