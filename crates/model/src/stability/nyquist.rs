@@ -76,11 +76,12 @@ pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
     let (bound, longest) = (system.bound(closed), system.longest());
     let range = (FIRST * bound, LAST * bound);
     // Above the bound, delays no longer matter.
-    let mut last = 0.0;
     let aside = |w: f64| system.characteristic(closed, complex(ASIDE * bound, w));
-    let start = system.characteristic(closed, complex(ASIDE * bound, 0.0)).angle();
-    walk(range, longest, &aside, |_, _, angle| last = angle);
-    let turned = last - start;
+    let (start, mut offset, mut turned) = (aside(0.0), None, 0.0);
+    walk(range, longest, &aside, |_, value, angle| {
+        // The first phase may be near -π where that of the real axis is π: their difference is the small one.
+        turned = angle + *offset.get_or_insert((value / start).angle() - angle);
+    });
     let unstable = ((system.n as f64 * FRAC_PI_2 - turned) / PI).round().max(0.0) as usize;
 
     let curve = |w: f64| system.transfer(complex(0.0, w));

@@ -6,7 +6,7 @@ use bentpipe_scenario::{Equations, Feedback};
 use bentpipe_units::Rng;
 
 use super::complex::{Complex, Elementary as _, ONE, complex};
-use super::linear::Linear;
+use super::linear::{Linear, TIMES};
 use super::rest::AtRest;
 use super::{Change, Stability, at_points, nyquist, roots};
 use crate::fluid::{Fluid, SENDERS};
@@ -256,6 +256,17 @@ fn nyquist_count_matches_the_roots() {
         stable += usize::from(found.stable());
     }
     assert!(most >= 4 && (10..32).contains(&stable), "{most} {stable}");
+}
+
+/// `x'(t) = 3 x(t) - 2 x(t - 1)` has `D(s) = s - 3 + 2 e^{-s}`: `D(0) = -1`, and the phase turns past -π at once, since
+/// `D'(0) = -1`. On the imaginary axis `|s - 3| > 2`, so that by Rouché's theorem the right half-plane has one root, as `s - 3` has.
+#[test]
+fn nyquist_counts_one_root_if_the_curve_starts_below_the_negative_axis() {
+    let times = |of: [f64; 2]| std::array::from_fn(|k| vec![of.get(k).copied().unwrap_or(0.0)]);
+    let mut delays = [0.0; TIMES];
+    delays[1] = 1.0;
+    let system = Linear { n: 1, delays, a: times([3.0, 0.0]), b: times([0.0, -2.0]), c: vec![1.0] };
+    assert_eq!(nyquist::margins(&system, &system.closed()).unstable, 1);
 }
 
 /// A small disturbance of the integrated equations decays 15 % inside the margin and grows 15 % outside, at the rate of the
