@@ -291,7 +291,8 @@ impl Flows {
         flow.measured += if self.is_measuring(now) { bytes } else { 0 };
     }
 
-    /// Counts a datagram that arrived with this sequence number, sent at `sent`. Those that it overtakes count as lost.
+    /// Counts a datagram that arrived with this sequence number, sent at `sent`, unless it has arrived before. Those that it
+    /// overtakes count as lost.
     pub fn deliver_datagram(
         &mut self,
         flow: &mut Flow,
@@ -300,6 +301,10 @@ impl Flows {
         sent: Instant,
         now: Instant,
     ) {
+        let is_late = number < flow.sent;
+        if is_late && !flow.missing.remove(&number) {
+            return;
+        }
         self.deliver(flow, bytes, now);
         let delay = (now - sent).as_nanos();
         if self.is_measuring(now) {
@@ -308,10 +313,10 @@ impl Flows {
             flow.jitter_sum += flow.last_delay.map_or(0, |last| last.abs_diff(delay));
             flow.last_delay = Some(delay);
         }
-        let Some(missing) = number.checked_sub(flow.sent) else {
-            flow.missing.remove(&number);
+        if is_late {
             return;
-        };
+        }
+        let missing = number - flow.sent;
         flow.missing.extend(flow.sent..number);
         flow.sent = number + 1;
         if now >= self.end {
@@ -570,7 +575,7 @@ mod tests {
 
     /// A link that duplicates and reorders: of the numbers 0 to 9, 3 and 7 are lost, 5 arrives late, and most arrive twice.
     #[test]
-    fn duplicates_do_not_hide_lost_datagrams() {
+    fn duplicates_neither_count_as_received_nor_hide_lost_datagrams() {
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         let path = std::env::temp_dir().join(format!("bentpipe-duplicates-{}.jsonl", std::process::id()));
         let plan = plan();
@@ -584,8 +589,9 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
-        let lost = COLUMNS.iter().position(|column| *column == "lost").unwrap();
-        assert_eq!(row[lost].as_u64(), Some(2));
+        let counts = ["packets", "bytes", "delivered", "lost"]
+            .map(|name| row[COLUMNS.iter().position(|column| *column == name).unwrap()].as_u64());
+        assert_eq!(counts, [8, 800, 800, 2].map(Some));
     }
 
     /// A measurement of ten seconds. Of a flow of datagrams the fourth arrives after it, and shows that two before are lost. Of
