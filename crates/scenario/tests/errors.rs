@@ -1941,6 +1941,8 @@ fn intervals_below_a_microsecond_are_refused() {
         ("interval", "kind = \"files\"\nsize = \"1 KB\"\ninterval = \"TIME\""),
         ("interval.exponential", "kind = \"files\"\nsize = \"1 KB\"\ninterval = { exponential = \"TIME\" }"),
         ("segment", "kind = \"dash\"\nsegment = \"TIME\""),
+        ("on", "kind = \"on_off\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"\non = \"TIME\"\noff = \"0 s\""),
+        ("talk", "kind = \"voip\"\ntalk = \"TIME\"\nsilence = \"0 s\""),
         (
             "states[2].sojourn",
             "kind = \"mmpp\"\npacket = \"1 KB\"\nstates = [{ rate = \"1 Mbps\", sojourn = \"1 s\" }, \

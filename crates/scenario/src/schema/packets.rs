@@ -7,7 +7,7 @@ use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{
-    AnyRate, PacketSize, PacketSizeKind, Period, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
+    AnyRate, PacketSize, PacketSizeKind, Period, PeriodKind, Rate, SizeKind, Span, Time, TimeKind, Whole,
 };
 use super::traffic::{Common, Source, no_time};
 use super::{MOST, SECOND};
@@ -105,7 +105,7 @@ sources! {
         /// Packet length, as a datagram on the wire: a size or a distribution.
         pub packet: Distribution<PacketSizeKind>,
         /// Duration of the on state: a time or a distribution.
-        pub on: Distribution<SpanKind>,
+        pub on: Distribution<PeriodKind>,
         /// Duration of the off state: a time or a distribution.
         pub off: Distribution<TimeKind>,
     }
@@ -155,7 +155,7 @@ sources! {
         pub interval: Span,
         /// Duration of a talk spurt. Default: exponential with the mean of ITU-T P.59, 1.004 s.
         #[serde(default = "talk")]
-        pub talk: Distribution<SpanKind>,
+        pub talk: Distribution<PeriodKind>,
         /// Duration of a silence. Default: exponential with the mean of ITU-T P.59, 1.587 s.
         #[serde(default = "silence")]
         pub silence: Distribution<TimeKind>,
@@ -224,8 +224,8 @@ fn yes() -> bool {
     true
 }
 
-fn talk() -> Distribution<SpanKind> {
-    Distribution::exponential(Span::of(1_004_000_000))
+fn talk() -> Distribution<PeriodKind> {
+    Distribution::exponential(Period::of(1_004_000_000))
 }
 
 fn silence() -> Distribution<TimeKind> {
