@@ -330,25 +330,36 @@ def test_files_outside_of_the_folder_cannot_be_reached(tmp_path: Path) -> None:
         assert told("GET", "/api/start")["files"] == ["link.toml", "mine.toml"]
 
 
-def test_page_is_answered_while_a_report_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["report", "result"])
+def test_page_is_answered_while_a_report_or_result_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     answered = threading.Event()
 
     def report_of(_: Path) -> str:
         assert answered.wait(PATIENCE)
         return "<p>report</p>"
 
+    def described(*_: Path) -> dict[str, str]:
+        return {"kind": report_of(tmp_path)}
+
     monkeypatch.setattr(recorded, "report_of", report_of)
+    monkeypatch.setattr(recorded, "described", described)
+    path, content = {
+        "report": ("/report/x", b"<p>report</p>"),
+        "result": ("/api/result?path=x", b'{"kind": "<p>report</p>"}'),
+    }[what]
 
     async def both() -> None:
         running = server.Lab(tmp_path)
         running.listen()
         cookie = f"{running.cookie_name}={running.cookie}"
-        report = asyncio.create_task(asyncio.to_thread(ask, running.port, "GET", "/report/x", Cookie=cookie))
+        slow = asyncio.create_task(asyncio.to_thread(ask, running.port, "GET", path, Cookie=cookie))
         await asyncio.sleep(0.2)
         status, _, _ = await asyncio.to_thread(ask, running.port, "GET", "/", Cookie=cookie)
         assert status == 200
         answered.set()
-        assert (await report)[1] == b"<p>report</p>"
+        assert (await slow)[1] == content
         running.close()
 
     asyncio.run(asyncio.wait_for(both(), PATIENCE))

@@ -64,7 +64,8 @@ class Lab:
         self.cookie = secrets.token_urlsafe(24)
         self.port = 0
         self.playbacks = 0
-        self.renderer = ThreadPoolExecutor(1)
+        # Results and reports take up to seconds: other pages and their runs do not wait for them.
+        self.reader, self.renderer = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self.pages: set[_Socket] = set()
         self._server: tornado.httpserver.HTTPServer | None = None
 
@@ -134,7 +135,8 @@ class Lab:
             self._server.stop()
         for page in self.pages:
             page.stop()
-        self.renderer.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.reader, self.renderer):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def serve(lab: Lab, port: int, ready: Callable[[str], None]) -> None:
@@ -241,7 +243,6 @@ class _Report(_Guarded):
     async def get(self, name: str) -> None:
         try:
             path = self.lab.inside(name)
-            # A large report takes seconds: other pages and their runs do not wait for it.
             content = await asyncio.get_running_loop().run_in_executor(
                 self.lab.renderer, recorded.report_of, path
             )
@@ -255,10 +256,22 @@ class _Report(_Guarded):
         self.finish(content)
 
 
+def _asked(ask: Callable[[], dict[str, Any] | bytes] | None) -> dict[str, Any] | bytes:
+    """Return an answer, or what prevents it; `HTTPError` without `ask`, or if the request lacks something."""
+    if ask is None:
+        raise tornado.web.HTTPError(404)
+    try:
+        return ask()
+    except (BentpipeError, ScenarioError) as error:
+        return {"error": str(error)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise tornado.web.HTTPError(400, reason="The request lacks something") from error
+
+
 class _Api(_Guarded):
     """Answers to the page: JSON, and tables as Arrow streams."""
 
-    def get(self, name: str) -> None:
+    async def get(self, name: str) -> None:
         asks: dict[str, Callable[[], dict[str, Any] | bytes]] = {
             "start": self._start,
             "scenario": self._scenario,
@@ -266,7 +279,8 @@ class _Api(_Guarded):
             "series": self._series,
             "table": self._table,
         }
-        self._answer(asks.get(name))
+        loop = asyncio.get_running_loop()
+        self._answer(await loop.run_in_executor(self.lab.reader, _asked, asks.get(name)))
 
     def post(self, name: str) -> None:
         asks: dict[str, Callable[[], dict[str, Any] | bytes]] = {
@@ -277,17 +291,9 @@ class _Api(_Guarded):
             "remove": self._remove,
             "save": self._save,
         }
-        self._answer(asks.get(name))
+        self._answer(_asked(asks.get(name)))
 
-    def _answer(self, ask: Callable[[], dict[str, Any] | bytes] | None) -> None:
-        if ask is None:
-            raise tornado.web.HTTPError(404)
-        try:
-            answer = ask()
-        except (BentpipeError, ScenarioError) as error:
-            answer = {"error": str(error)}
-        except (KeyError, TypeError, ValueError) as error:
-            raise tornado.web.HTTPError(400, reason="The request lacks something") from error
+    def _answer(self, answer: dict[str, Any] | bytes) -> None:
         if isinstance(answer, bytes):
             self.set_header("Content-Type", "application/vnd.apache.arrow.stream")
         else:
