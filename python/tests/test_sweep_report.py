@@ -181,6 +181,24 @@ def test_main_effects_need_a_seed_with_values_at_all_points(tmp_path: Path) -> N
     assert "Without a seed that has values at all points: red." in figure.caption
 
 
+def test_main_effects_say_which_points_they_lack(tmp_path: Path) -> None:
+    vary = {"gateway.aqm.w_q": "0.01,0.1", "gateway.pep.delay": "0 ms,1 ms", "gateway.aqm.max_p": "0.1,0.5"}
+    plan = Sweep.plan(
+        "small-gateway", vary, overrides=SHORT, settings=["red", "ared"], runs=3, metrics=["queue_mean"]
+    )
+
+    class Gap(_Known):
+        def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+            # Every run of RED at the first point has no value.
+            for run in runs:
+                is_gap = run.setting == "red" and run.point == plan.points[0]
+                yield run, NONE | {"queue_mean": None if is_gap else known(run)}
+
+    figure, specs = drawn(execute(plan, tmp_path / "s", workers=Gap()))
+    assert {each["setting"] for spec in specs for each in points(spec)} == {"red", "ared"}
+    assert " so that means differ by more than the factor: red (1 of 8)." in figure.caption
+
+
 def test_main_effects_exclude_runs_of_an_older_build(tmp_path: Path) -> None:
     vary = {
         "gateway.aqm.w_q": [0.02, 0.2],

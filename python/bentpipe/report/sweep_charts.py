@@ -178,6 +178,7 @@ class _Charts:
         self.axes = [axis for axis in everything if len(axis.values) > 1]
         self.factors = [axis.key for axis in self.axes]
         """Keys of all factors, also of those that are not drawn."""
+        self.points = math.prod(len(axis.values) for axis in self.axes)
         self.fixed = [axis for axis in everything if len(axis.values) == 1]
         self.rows = rows
         self.sampled = result.manifest.get("design", "grid") != "grid"
@@ -410,6 +411,7 @@ class _Charts:
             f" the other {plural(len(self.factors) - 1, 'factor')}{self._given()}. Panels do not show"
             " interactions between factors: see the table. Bands: 95 % confidence intervals over the seeds"
             f" common to all points, or the values of two seeds.{self._without_common_seeds(drawn)}"
+            f"{self._without_values(metric)}"
         )
         return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
@@ -418,6 +420,25 @@ class _Charts:
         there = {value["setting"] for _, values in drawn for value in values}
         missing = [name for name in self.settings if name not in there]
         return f" Without a seed that has values at all points: {', '.join(missing)}." if missing else ""
+
+    def _without_values(self, metric: Metric) -> str:
+        """Return the sentence on points that no mean has, as every run there failed or measured nothing."""
+        known = self.newest.drop_nulls(metric.name)
+        counts = {
+            name: known.filter(pl.col("setting") == name).select(self.factors).n_unique()
+            for name in self.settings
+        }
+        few = [
+            f"{name} ({self.points - n} of {self.points})"
+            for name, n in counts.items()
+            if 0 < n < self.points
+        ]
+        if not few:
+            return ""
+        return (
+            " Points without values are in no mean, so that means differ by more than the factor:"
+            f" {', '.join(few)}."
+        )
 
     def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
