@@ -113,7 +113,9 @@ def by_seed(results: Path) -> list[str]:
             )
             found = advice.found
             answer = next(each for each in found["candidates"] if each["setting"] == advice.answer)
-            alike = [f"`{each['setting']}`" for each in found["candidates"] if each["alike"]]
+            # The first in the order, and those that are not told apart from it, of which one is the answer.
+            equal = [each["setting"] for each in found["candidates"] if each["alike"]]
+            alike = [f"`{name}`" for name in dict.fromkeys([found["first"], *equal]) if name != advice.answer]
             change = "; ".join(
                 f"{named_metric(each['metric']).label} {number(each['before'])} → {number(each['after'])}"
                 f" {named_metric(each['metric']).unit}".rstrip()
