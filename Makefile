@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fuzz-all fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live miri loom speed
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fuzz-all fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live miri loom speed profile
 
 PYTHON ?= python3
 VENV := .venv
@@ -67,17 +67,21 @@ live-example: $(CORE) $(LIVE) live-packages ## run the README's live example, as
 	$(BIN)/python tools/live_example.py README.md
 
 PACKAGES := target/package
-PROFDATA = $(shell rustc --print target-libdir)/../bin/llvm-profdata
+
+# The core is compiled for the profile that belongs to this compiler, if there is one. Encoded, since folders may have spaces.
+PROFILE = $(wildcard tools/profiles/llvm-$(shell rustc -vV | sed -n 's/LLVM version: //p').profdata)
+PROFILED = $(if $(PROFILE),CARGO_ENCODED_RUSTFLAGS="$(if $(RUSTFLAGS),$$(printf '%s\x1f' $(RUSTFLAGS)))-Cprofile-use=$(CURDIR)/$(PROFILE)")
+
+profile: $(CORE) ## renew the profile that the core is compiled for: ten minutes
+	@[ -e "$$(rustc --print target-libdir)/../bin/llvm-profdata" ] || rustup component add llvm-tools
+	$(BIN)/python tools/simulator_profile.py renew
 
 sbom: | $(VENV)/.created ## renew the software bills of materials after a change of locked versions: deploy/sbom
 	$(BIN)/python tools/sbom.py
 
-wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages, and the source distribution: target/package (PROFILED=1: a faster simulator, ten minutes)
-ifdef PROFILED
-	@[ -e "$(PROFDATA)" ] || rustup component add llvm-tools
-endif
+wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages, and the source distribution: target/package
 	rm -f $(PACKAGES)/*.whl $(PACKAGES)/*.tar.gz
-	$(if $(PROFILED),CARGO_TARGET_DIR=target/profiled )PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet$(if $(PROFILED), --pgo) --out $(PACKAGES) --compatibility pypi
+	$(PROFILED) PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet --out $(PACKAGES) --compatibility pypi
 	$(BIN)/maturin sdist --out $(PACKAGES)
 
 deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway (MAINTAINER="NAME <ADDRESS>"): target/package
@@ -401,8 +405,8 @@ $(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
 	  cp "target/release/$$(basename $$each)" "$$each.new"; strip "$$each.new" 2>/dev/null || true; mv -f "$$each.new" "$$each"; \
 	done
 
-$(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES)
+$(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES) $(wildcard tools/profiles/*)
 	@echo "Building the Rust core (a minute or two the first time)"
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
+	$(PROFILED) PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m bentpipe.report.scripts
 	@touch $@
