@@ -68,9 +68,10 @@ live-example: $(CORE) $(LIVE) live-packages ## run the README's live example, as
 
 PACKAGES := target/package
 
-# The core is compiled for the profile that belongs to this compiler, if there is one. Encoded, since folders may have spaces.
+# The core is compiled for the profile that belongs to this compiler, if there is one. A function that has changed since is compiled
+# without it, and without a warning. Encoded, since folders may have spaces.
 PROFILE = $(wildcard tools/profiles/llvm-$(shell rustc -vV | sed -n 's/LLVM version: //p').profdata)
-PROFILED = $(if $(PROFILE),CARGO_ENCODED_RUSTFLAGS="$(if $(RUSTFLAGS),$$(printf '%s\x1f' $(RUSTFLAGS)))-Cprofile-use=$(CURDIR)/$(PROFILE)")
+PROFILED = $(if $(PROFILE),CARGO_ENCODED_RUSTFLAGS="$$(printf '%s\x1f' $(RUSTFLAGS) -Cllvm-args=-no-pgo-warn-mismatch)-Cprofile-use=$(CURDIR)/$(PROFILE)")
 
 profile: $(CORE) ## renew the profile that the core is compiled for: ten minutes
 	@[ -e "$$(rustc --print target-libdir)/../bin/llvm-profdata" ] || rustup component add llvm-tools

@@ -131,9 +131,10 @@ def main() -> None:
         case ["train", core]:
             _use(Path(core))
             _train()
-        case ["times", *core]:
-            for each in core:
-                _use(Path(each))
+        case ["times"]:
+            _times()
+        case ["times", core]:
+            _use(Path(core))
             _times()
         case _:
             raise SystemExit(__doc__)
