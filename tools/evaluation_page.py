@@ -91,7 +91,7 @@ def _profile(result: EvaluationResult, network: dict[str, Any], figures: Path) -
         for part in (None, *parts):
             found = result.standing(name, part)[setting]
             dominated = f" ({found.dominated})" if found.dominated else ""
-            cells.append(f"{100 * found.net:+.0f}{dominated}")
+            cells.append(f"{100 * found.net:+z.0f}{dominated}")
         lines.append(f"| `{setting}` | {' | '.join(cells)} |")
     lines += [
         "",

@@ -272,4 +272,4 @@ def _show(result: "EvaluationResult", form: str) -> None:
 def _cells(
     result: "EvaluationResult", profile: str, parts: "Sequence[str | None]", setting: str
 ) -> list[str]:
-    return [setting, *(f"{100 * result.standing(profile, part)[setting].net:+.0f}" for part in parts)]
+    return [setting, *(f"{100 * result.standing(profile, part)[setting].net:+z.0f}" for part in parts)]

@@ -115,7 +115,7 @@ def _profile(result: EvaluationResult, entry: dict[str, Any], names: dict[str, s
             found = standings[part][setting]
             cells.append(
                 {
-                    "net": f"{100 * found.net:+.0f}",
+                    "net": f"{100 * found.net:+z.0f}",
                     "kind": _kind(found.net),
                     "dominated": found.dominated,
                     "title": f"{found.won} won, {found.lost} lost of {found.compared} comparisons;"
