@@ -408,6 +408,6 @@ $(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
 
 $(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES) $(wildcard tools/profiles/*)
 	@echo "Building the Rust core (a minute or two the first time)"
-	$(PROFILED) PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PROFILED) PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m bentpipe.report.scripts
 	@touch $@

@@ -422,7 +422,7 @@ class _Charts:
         return f" Without a seed that has values at all points: {', '.join(missing)}." if missing else ""
 
     def _without_values(self, metric: Metric) -> str:
-        """Return the sentence on points that no mean has, as every run there failed or measured nothing."""
+        """Return the sentence on points at which every run failed or measured nothing."""
         known = self.newest.drop_nulls(metric.name)
         counts = {
             name: known.filter(pl.col("setting") == name).select(self.factors).n_unique()
@@ -435,10 +435,7 @@ class _Charts:
         ]
         if not few:
             return ""
-        return (
-            " Points without values are in no mean, so that means differ by more than the factor:"
-            f" {', '.join(few)}."
-        )
+        return f" Points without a value are left out, which shifts the means of {', '.join(few)}."
 
     def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
