@@ -1,9 +1,9 @@
 //! QUIC between hosts with real sockets, over an emulated link.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::two;
-use crate::load::{flows, has_completed, late, number, pages, play, run, run_until, run_until_kept};
+use crate::load::{flows, has_completed, late, number, pages, play, run_until, run_until_kept};
 
 /// Time limit of a run that ends on a condition [s].
 const HANGS: f64 = 280.0;
@@ -80,18 +80,21 @@ fn transfers_over_quic_leave_on_time_and_keep_their_rate_cap() {
         "{TRANSPORT}[traffic.lives]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\ntransport = \"quic\"\n\
          lifetime = \"500 ms\"\nrate_cap = \"4 Mbps\"\n"
     );
-    let (mut plan, out) = play(&spaces, &traffic, json!({ "lives": {} }), 3.2, json!({}));
-    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    let (mut plan, out) = play(&spaces, &traffic, json!({ "lives": {} }), HANGS, json!({}));
+    // On a busy machine a transfer may leave before the server's first byte arrives.
+    let enough = |load: &Value| load["opened"].as_u64() > Some(6) && load["bytes"].as_u64() > Some(0);
+    let (flows, _, load, _) = run_until(&spaces, &mut plan, &out, enough);
     let late = late(&load);
     let left: Vec<_> = flows.iter().filter(|flow| !flow["closed"].is_null()).collect();
-    assert_eq!(left.len(), 6, "{load}");
-    for flow in left {
+    assert!(left.len() >= 6, "{load}");
+    assert!(flows.iter().any(|flow| flow["intact"] == json!(true)), "{load}");
+    for (flow, due) in left.into_iter().zip((0..).map(|number| 0.5 * f64::from(number))) {
         let took = number(flow, "closed") - number(flow, "opened");
+        assert!((due - 1e-6..=due + late + 1e-6).contains(&number(flow, "opened")), "{flow:?}");
         assert!((0.5 - late - 1e-6..=0.5 + late + 1e-6).contains(&took), "{flow:?}");
         assert!(flow["failed"] == json!(false) && flow["completed"] == json!(false), "{flow:?}");
-        // A stalled machine receives nothing within the lifetime.
         let bytes = number(flow, "delivered");
-        assert!(flow["intact"] == json!(true) || bytes == 0.0 && late > 0.2, "{flow:?}");
+        assert!(flow["intact"] == json!(true) || bytes == 0.0, "{flow:?}");
         assert!(bytes <= 4e6 / 8.0 * took + 2.0 * 1350.0, "{flow:?}");
     }
 }
