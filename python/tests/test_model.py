@@ -2,6 +2,8 @@
 
 import json
 import math
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +207,22 @@ def test_model_does_not_replace_a_folder_that_another_process_makes_meanwhile(
         solved.save(folder, force=True)
     solved.save(tmp_path / "other")
     solved.save(tmp_path / "other", force=True)
+
+
+def test_an_exception_of_a_signal_handler_ends_a_long_solution() -> None:
+    scenario = bp.load("byun2007-gateway", {"run.duration": "20000 s"})
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGPROF, stop)
+    begun = time.process_time()
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            model(scenario, "red")
+        took = time.process_time() - begun
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert took < 2

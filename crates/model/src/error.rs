@@ -25,12 +25,15 @@ pub enum Error {
         /// Step of the integration [s].
         step: f64,
     },
+    /// The caller stopped the solution.
+    Stopped,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scenario(text) => f.write_str(text),
+            Self::Stopped => f.write_str("the solution was stopped"),
             Self::Delay { lag, at, history } => write!(
                 f,
                 "model.history: the delay at {at} s is {lag} s, found a history of {history} s; allowed: at least the \

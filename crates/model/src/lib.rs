@@ -27,6 +27,6 @@ pub use error::Error;
 pub use fluid::Fluid;
 pub use fourier::Series;
 pub use inputs::{Input, inputs};
-pub use run::{Column, Table, run};
+pub use run::{Column, Table, run, run_while};
 pub use solve::{Delayed, integrate};
 pub use system::System;

@@ -42,16 +42,28 @@ impl Table {
 /// # Errors
 /// A scenario that the equations do not cover, or a diverging solution.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Table, Error> {
+    run_while(scenario, seed, || true)
+}
+
+/// Solves as [`run`] does, while `goes_on` returns true; it is called at each sample.
+///
+/// # Errors
+/// Those of [`run`], and [`Error::Stopped`].
+pub fn run_while(scenario: &Scenario, seed: u64, goes_on: impl FnMut() -> bool) -> Result<Table, Error> {
     let system = System::of(scenario, seed)?;
     match system.rules {
-        None if system.padhye.is_some() => solve::<PADHYE>(&system, scenario),
-        None => solve::<VARIABLES>(&system, scenario),
-        Some(rules) if rules.window <= SMALL_WINDOW => solve::<SMALL>(&system, scenario),
-        Some(_) => solve::<LARGE>(&system, scenario),
+        None if system.padhye.is_some() => solve::<PADHYE>(&system, scenario, goes_on),
+        None => solve::<VARIABLES>(&system, scenario, goes_on),
+        Some(rules) if rules.window <= SMALL_WINDOW => solve::<SMALL>(&system, scenario, goes_on),
+        Some(_) => solve::<LARGE>(&system, scenario, goes_on),
     }
 }
 
-fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, Error> {
+fn solve<const N: usize>(
+    system: &System,
+    scenario: &Scenario,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<Table, Error> {
     let fluid = Fluid::<N>::new(system);
     let interval = scenario.run.sample_interval.as_nanos();
     let step = scenario.models.step.as_nanos();
@@ -109,6 +121,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
             }
         }
         before = *y;
+        if goes_on() { Ok(()) } else { Err(Error::Stopped) }
     })?;
     Ok(Table { columns })
 }

@@ -52,14 +52,14 @@ impl<const N: usize> Past<N> {
 /// each `every`-th step, the first one `every` steps after the start. Before time 0 all was as at the start.
 ///
 /// # Errors
-/// Where a delay is longer than `history` [s], and where a variable leaves the finite numbers.
+/// Where a delay is longer than `history` [s], where a variable leaves the finite numbers, and those of `see`.
 pub fn integrate<const N: usize, const L: usize, S: Delayed<N, L>>(
     system: &S,
     start: [f64; N],
     (step, steps): (f64, usize),
     history: f64,
     every: usize,
-    mut see: impl FnMut(f64, &[f64; N]),
+    mut see: impl FnMut(f64, &[f64; N]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let kept = (history / step).ceil() as usize + 3;
     let mut past = Past { ring: vec![([0.0; N], [0.0; N]); kept], last: 0, step, start };
@@ -99,7 +99,7 @@ pub fn integrate<const N: usize, const L: usize, S: Delayed<N, L>>(
         let place = past.last % kept;
         past.ring[place] = (y, k1);
         if past.last % every == 0 {
-            see(end, &y);
+            see(end, &y)?;
         }
     }
     Ok(())
@@ -137,7 +137,11 @@ mod tests {
 
     fn solved(system: &Linear, step: f64, end: f64) -> f64 {
         let (steps, mut last) = ((end / step).round() as usize, f64::NAN);
-        integrate(system, [1.0], (step, steps), 2.0, steps, |_, y| last = y[0]).unwrap();
+        integrate(system, [1.0], (step, steps), 2.0, steps, |_, y| {
+            last = y[0];
+            Ok(())
+        })
+        .unwrap();
         last
     }
 
@@ -165,6 +169,7 @@ mod tests {
                 if !(20.0..60.0).contains(&t) {
                     *seen = seen.max(y[0].abs());
                 }
+                Ok(())
             })
             .unwrap();
             late / early
@@ -175,15 +180,15 @@ mod tests {
 
     #[test]
     fn delays_longer_than_the_history_are_rejected() {
-        let wrong = integrate(&Linear { a: 1.0, d: 3.0 }, [1.0], (0.1, 10), 2.0, 1, |_, _| ());
+        let wrong = integrate(&Linear { a: 1.0, d: 3.0 }, [1.0], (0.1, 10), 2.0, 1, |_, _| Ok(()));
         assert!(matches!(wrong, Err(Error::Delay { lag: 3.0, history: 2.0, .. })), "{wrong:?}");
-        let nan = integrate(&Linear { a: 1.0, d: f64::NAN }, [1.0], (0.1, 10), 2.0, 1, |_, _| ());
+        let nan = integrate(&Linear { a: 1.0, d: f64::NAN }, [1.0], (0.1, 10), 2.0, 1, |_, _| Ok(()));
         assert!(matches!(nan, Err(Error::Delay { .. })), "{nan:?}");
     }
 
     #[test]
     fn diverging_solutions_are_rejected() {
-        let wrong = integrate(&Linear { a: -1e300, d: 0.1 }, [1.0], (0.1, 100), 2.0, 1, |_, _| ());
+        let wrong = integrate(&Linear { a: -1e300, d: 0.1 }, [1.0], (0.1, 100), 2.0, 1, |_, _| Ok(()));
         assert!(matches!(wrong, Err(Error::Diverges { variable: 0, .. })), "{wrong:?}");
     }
 }

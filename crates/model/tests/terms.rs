@@ -331,7 +331,11 @@ fn solved(
     history: f64,
 ) -> f64 {
     let mut last = f64::NAN;
-    integrate(&Scalar(d, f), [1.0], (step, steps), history, steps, |_, y| last = y[0]).unwrap();
+    integrate(&Scalar(d, f), [1.0], (step, steps), history, steps, |_, y| {
+        last = y[0];
+        Ok(())
+    })
+    .unwrap();
     last
 }
 

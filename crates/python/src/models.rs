@@ -9,11 +9,18 @@ use crate::errors::{ModelError, SimulationError};
 use crate::scenario::Scenario;
 use crate::tables::{self, Table};
 
-/// Solves the scenario's fluid equations under the subject's AQM; other Python threads go on. Returns one row per sample, in
-/// the columns of a simulation's time series.
+/// Solves the scenario's fluid equations under the subject's AQM; other Python threads go on, and an exception of a signal's
+/// handler ends it. Returns one row per sample, in the columns of a simulation's time series.
 #[pyfunction]
 pub fn fluid(py: Python<'_>, scenario: &Scenario, seed: u64) -> PyResult<Table> {
-    let solved = py.detach(|| bentpipe_model::run(&scenario.inner, seed));
+    let mut signalled = Ok(());
+    let solved = py.detach(|| {
+        bentpipe_model::run_while(&scenario.inner, seed, || {
+            signalled = Python::attach(|py| py.check_signals());
+            signalled.is_ok()
+        })
+    });
+    signalled?;
     let table = solved.map_err(|e| ModelError::new_err(e.to_string()))?;
     tables::table(tables::model(table)).map_err(SimulationError::new_err)
 }

@@ -30,6 +30,8 @@ POINTS = 500
 """Maximum number of buckets of a decimated series."""
 _DETAIL = 4000
 """Maximum number of buckets of a series that a page keeps for windows of time."""
+_DIGITS = 5
+"""Digits of a drawn value, finer than a screen's resolution."""
 
 
 def decimate(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
@@ -69,13 +71,14 @@ def detail(table: pl.DataFrame) -> dict[str, Any] | None:
     `mean` is followed by `least` and `most` if a bucket has several samples. None without a value, or if the
     samples are not evenly spaced.
     """
-    times = table["time"].to_list()
+    times = table["time"]
     known = table.select("time", value=pl.col("value").fill_nan(None))
     low, high = known["value"].min(), known["value"].max()
     if len(times) < 2 or low is None or high is None:
         return None
     step = (times[-1] - times[0]) / (len(times) - 1)
-    if any(abs(time - times[0] - index * step) > 0.01 * step for index, time in enumerate(times)):
+    even = times[0] + step * pl.int_range(len(times), eager=True)
+    if ((times - even).abs() > 0.01 * step).any():
         return None
     size = math.ceil(len(times) / _DETAIL)
     bucket = known.with_row_index("bucket").group_by(pl.col("bucket") // size, maintain_order=True)
@@ -94,7 +97,7 @@ def detail(table: pl.DataFrame) -> dict[str, Any] | None:
 
 def _codes(values: pl.Series, low: float, span: float) -> str:
     scale = 65534 / span if span else 0.0
-    codes = array("H", (65535 if value is None else round((value - low) * scale) for value in values))
+    codes = array("H", ((values - low) * scale).round().cast(pl.UInt16).fill_null(65535).to_list())
     if sys.byteorder == "big":
         codes.byteswap()
     return base64.b64encode(codes.tobytes()).decode()
@@ -145,12 +148,12 @@ def rounded_up(value: float) -> float:
 
 def rows(table: pl.DataFrame) -> list[dict[str, float]]:
     """Return a table in Vega's format."""
-    return [{name: short(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
+    return table.cast(pl.Float64).with_columns(pl.all().round_sig_figs(_DIGITS)).to_dicts()
 
 
 def short(value: float) -> float:
-    """Return `value` with five digits, finer than a screen's resolution."""
-    return float(f"{value:.5g}")
+    """Return `value` with as many digits as a screen shows."""
+    return float(f"{value:.{_DIGITS}g}")
 
 
 def plain(value: object) -> str:

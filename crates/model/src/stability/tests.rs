@@ -298,6 +298,7 @@ fn integrated_disturbances_follow_the_rightmost_root() {
                     *swing = swing.max((y[SENDERS] / still - 1.0).abs());
                 }
             }
+            Ok(())
         })
         .unwrap();
         let measured = libm::log(swings[1] / swings[0]) / (span * period);
