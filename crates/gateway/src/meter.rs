@@ -268,14 +268,14 @@ impl Delays {
         }
     }
 
-    fn summary(&self) -> [f64; 5] {
+    /// Percentiles 50, 95 and 99, and the maximum [s]; NaN without delays.
+    fn summary(&self) -> [f64; 4] {
         let histogram = &self.histogram;
         if histogram.is_empty() {
-            return [f64::NAN; 5];
+            return [f64::NAN; 4];
         }
         let percentile = |q: f64| histogram.value_at_quantile(q) as f64 * 1e-9;
-        let max = histogram.max() as f64 * 1e-9;
-        [histogram.mean() * 1e-9, percentile(0.5), percentile(0.95), percentile(0.99), max]
+        [percentile(0.5), percentile(0.95), percentile(0.99), histogram.max() as f64 * 1e-9]
     }
 }
 
@@ -316,6 +316,8 @@ pub struct Meter {
     last_at: Instant,
     /// Queueing delays since the last sample.
     queue_delay: MeanTime,
+    /// Sum [ns] and number of the queueing delays before the last sample.
+    sampled: (u128, u64),
     /// Times from the receive queue to the transmit queue since the last sample.
     transit_time: MeanTime,
     delays: Option<Delays>,
@@ -369,6 +371,7 @@ impl Meter {
         let last = std::mem::replace(&mut self.last, snapshot);
         let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
         let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        self.sampled = self.all_delays();
         Sample {
             offered: rate(snapshot.counters.offered_bytes - last.counters.offered_bytes),
             arrived: rate(snapshot.arrived_bytes - last.arrived_bytes),
@@ -395,6 +398,8 @@ impl Meter {
     #[must_use]
     pub fn summary(&self, end: &Snapshot, now: Instant) -> Option<Summary> {
         let (begin, delays) = (&self.begin, self.delays.as_ref()?);
+        let (sum, count) = self.all_delays();
+        let [p50, p95, p99, max] = delays.summary();
         let seconds = (now - self.begin_at).as_secs_f64();
         Some(Summary {
             offered_packets: end.counters.offered - begin.counters.offered,
@@ -410,9 +415,15 @@ impl Meter {
             sent_packets: end.sent_packets - begin.sent_packets,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
             queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,
-            queue_delay: delays.summary(),
+            queue_delay: [sum as f64 * 1e-9 / count as f64, p50, p95, p99, max],
             jitter: delays.jitter.get(),
         })
+    }
+
+    /// Sum [ns] and number of the queueing delays of the measurement.
+    fn all_delays(&self) -> (u128, u64) {
+        let (sum, count) = self.sampled;
+        (sum + u128::from(self.queue_delay.sum), count + self.queue_delay.count)
     }
 
     /// Lengths of runs of consecutive drops at the mark point, and the number of runs of each length.
@@ -485,6 +496,17 @@ mod tests {
             }
         }
         assert!(of([]).queue_delay.iter().all(|value| value.is_nan()));
+    }
+
+    /// A histogram has 123,456,789 ns in a bucket of 65,536 ns. Delays before and after a sample count.
+    #[test]
+    fn mean_delay_is_exact() {
+        let mut meter = Meter::new(Instant::ZERO, true);
+        meter.left(Duration::from_nanos(123_456_789));
+        meter.sample(Snapshot::default(), Instant::ZERO + Duration::from_millis(1));
+        meter.left(Duration::from_nanos(1));
+        let found = meter.summary(&Snapshot::default(), Instant::ZERO).unwrap().queue_delay[0];
+        assert!((found - 0.061_728_395).abs() < 1e-15, "{found}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Back {
     /// As [`Terminal::queue_delay`], in its own transmit queue.
     #[must_use]
     pub fn queue_delay(&self) -> [f64; 4] {
-        summary(self.delays.as_ref())
+        summary(self.delays.as_ref(), &self.intervals)
     }
 }
 
@@ -184,7 +184,7 @@ impl Terminal {
     /// Queueing delay in the transmit queue [s]: mean, percentiles 50, 95 and 99; NaN without packets.
     #[must_use]
     pub fn queue_delay(&self) -> [f64; 4] {
-        summary(self.delays.as_ref())
+        summary(self.delays.as_ref(), &self.intervals)
     }
 }
 
@@ -193,10 +193,13 @@ fn delays() -> Option<Histogram<u32>> {
     Histogram::new_with_bounds(LEAST_DELAY, MAX_DELAY, DIGITS).ok()
 }
 
-fn summary(delays: Option<&Histogram<u32>>) -> [f64; 4] {
+fn summary(delays: Option<&Histogram<u32>>, intervals: &[Interval]) -> [f64; 4] {
     let Some(delays) = delays.filter(|delays| !delays.is_empty()) else { return [f64::NAN; 4] };
     let percentile = |q: f64| delays.value_at_quantile(q) as f64 * 1e-9;
-    [delays.mean() * 1e-9, percentile(0.5), percentile(0.95), percentile(0.99)]
+    let (sum, packets) = intervals
+        .iter()
+        .fold((0.0, 0), |(sum, packets), each| (sum + each.delay.as_secs_f64(), packets + each.packets));
+    [sum / packets as f64, percentile(0.5), percentile(0.95), percentile(0.99)]
 }
 
 /// The terminals of a scenario; none if no gateway shares its carrier.
