@@ -78,6 +78,8 @@ class Case:
     """Duration from the SYN on [s]."""
     bytes: int = 0
     """Length of the transfer [bytes]; 0: unlimited."""
+    writes: tuple[tuple[float, int], ...] = ()
+    """In place of a transfer, what the application writes: time from the handshake on [s], and bytes."""
 
 
 @dataclass
@@ -200,18 +202,22 @@ def _receive(server: socket.socket) -> None:
 
 
 def _send(case: Case, sock: socket.socket, report: int) -> None:
-    """Send the bytes of the case and close, or send forever; write the TCP state to `report` every 10 ms."""
+    """Send the bytes of the case, or send forever; write the TCP state to `report` every 10 ms."""
     sock.connect((RECEIVER, PORT))
     sock.setblocking(False)
-    left = case.bytes or sys.maxsize
+    begun = time.monotonic()
+    writes = deque(case.writes or [(0.0, case.bytes or sys.maxsize)])
+    left = 0
     chunk = bytes(1 << 18)
     while True:
+        while writes and time.monotonic() >= begun + writes[0][0]:
+            left += writes.popleft()[1]
         while left:
             try:
                 left -= sock.send(memoryview(chunk)[: min(left, len(chunk))])
             except BlockingIOError:
                 break
-            if not left:
+            if not left and not case.writes:
                 sock.shutdown(socket.SHUT_WR)
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         # struct tcp_info: eight bytes, the second of which is the state, then words.
@@ -377,7 +383,8 @@ def main(arguments: Sequence[str]) -> None:
         os.close(_namespace(RECEIVER, SENDER))
         return
     fields = json.loads(arguments[1])
-    trace = _run(Case(**{**fields, "lost": tuple(fields["lost"])}))
+    writes = tuple((at, count) for at, count in fields["writes"])
+    trace = _run(Case(**{**fields, "lost": tuple(fields["lost"]), "writes": writes}))
     if not int(arguments[2]):
         trace.packets, trace.samples = [], []
     json.dump(asdict(trace), sys.stdout)

@@ -195,11 +195,13 @@ impl Connection {
         let is_held = search.is_some_and(|search| search.holds_window());
         // ns-2 ignores whether the window was used. Above both limits it does not matter.
         let limit = cfg.max_window.min(u64::from(self.largest_window));
-        let is_used = self.cwnd_limited || (cfg.ns2_recovery && self.window.cwnd < limit);
+        let is_used = self.algorithm.may_grow(&self.window, self.cwnd_limited)
+            || (cfg.ns2_recovery && self.window.cwnd < limit);
         if is_used && acked > 0 && !is_held {
             let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
-            let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, rtt };
+            let flight = self.flight() + acked;
+            let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, flight, rtt };
             if cfg.abc {
                 // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout until all data sent before is
                 // acknowledged.

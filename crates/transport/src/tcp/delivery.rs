@@ -381,7 +381,7 @@ impl Connection {
     }
 
     /// In flight: sent, and neither acknowledged nor SACKed nor lost, as far as known [bytes].
-    fn in_flight(&self, cfg: &Config) -> u64 {
+    pub(super) fn in_flight(&self, cfg: &Config) -> u64 {
         let flight = self.in_network();
         if self.sack.is_some() { flight } else { flight.saturating_sub(self.duplicates(cfg)) }
     }

@@ -4,7 +4,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::accurate::EcnMode;
 use super::ack::DUP_ACKS;
-use super::congestion::Recovery;
+use super::congestion::{Burst, Recovery};
 use super::connection::{Connection, Phase, Reset, State, Timer};
 use super::{Algorithm, Config, Ecn, Flags, Sack, Segment, Timestamps};
 
@@ -17,6 +17,9 @@ impl Connection {
             if data.is_some() {
                 self.drained = false;
                 return data;
+            }
+            if cfg.algorithm == Algorithm::CubicLinux {
+                self.end_burst(cfg);
             }
             let ack = self.poll_ack(cfg, now);
             self.drained = !self.rx.may_update_window();
@@ -98,9 +101,7 @@ impl Connection {
             return None;
         }
         let flight = self.flight();
-        if flight == 0 {
-            self.restart_if_idle(cfg, now);
-        }
+        let idle = (flight == 0).then(|| self.end_idle(cfg, now));
         let unsent = self.written.saturating_sub(self.nxt);
         // RFC 9293 section 3.8.6: if the window seems to have shrunk, because of a late older segment or a misbehaving
         // peer, new data waits, but data already sent into it is resent.
@@ -124,6 +125,9 @@ impl Connection {
         }
         if self.hold_back(now) {
             return None;
+        }
+        if let Some(idle) = idle {
+            self.algorithm.on_transmit_start(idle, now);
         }
         self.burst = self.burst.saturating_add(1);
         Some(self.send_data(cfg, now, self.nxt, len))
@@ -225,15 +229,29 @@ impl Connection {
         self.pace_at = self.pace_at.max(now) + cap.max(own);
     }
 
-    /// RFC 5681 section 4.1: after more than one RTO without sending, the window is reduced to the restart window.
+    /// RFC 5681 section 4.1: after more than one RTO without sending, the window is reduced to the restart window. Returns the time
+    /// without sending.
     #[inline]
-    fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
+    fn end_idle(&mut self, cfg: &Config, now: Instant) -> Duration {
         let (idle, rto) = (now - self.data_sent_at, self.rto.interval());
         if cfg.slow_start_restart && !cfg.algorithm.sets_cwnd() && self.una == self.max && idle > rto {
             self.algorithm.restart(&mut self.window, idle, rto, cfg);
             // Once for this idle time, also if the peer's window holds the data back.
             self.data_sent_at = now;
         }
+        idle
+    }
+
+    /// Reports what has left since the last call, or waits.
+    #[cold]
+    fn end_burst(&mut self, cfg: &Config) {
+        let burst = Burst {
+            una: self.una,
+            nxt: self.max,
+            in_flight: self.in_flight(cfg),
+            has_more: self.nxt < self.written,
+        };
+        self.algorithm.on_burst(&self.window, &burst, cfg.smss());
     }
 
     /// Sends `len` bytes from `seq` on, and the FIN if it is next.

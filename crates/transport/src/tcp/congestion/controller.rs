@@ -43,8 +43,10 @@ pub struct Controller {
     is_recovering: bool,
     /// True after persistent congestion, until a packet sent later is acknowledged.
     has_collapsed: bool,
-    /// Number of the next packet.
+    /// Number of the next packet, and when the last one was sent.
     next: u64,
+    sent_at: Instant,
+    in_flight: u64,
     /// Of the ACK that is being processed.
     ack: Batch,
 }
@@ -114,6 +116,8 @@ impl Controller {
             is_recovering: false,
             has_collapsed: false,
             next: 0,
+            sent_at: Instant::ZERO,
+            in_flight: 0,
             ack: Batch::default(),
             cfg,
         }
@@ -183,7 +187,12 @@ impl Controller {
 
     /// A packet of `bytes` has been sent.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, number: u64) {
+        if self.in_flight == 0 {
+            self.state.on_transmit_start(now - self.sent_at, now);
+        }
         self.next = self.next.max(number + 1);
+        self.sent_at = now;
+        self.in_flight += bytes;
         if let Some(search) = &mut self.search {
             search.on_sent(bytes);
         }
@@ -211,6 +220,7 @@ impl Controller {
 
     /// The packet sent last, of `bytes`, asks for no ACK, so that it is not in flight.
     pub fn on_not_in_flight(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
         if let Some(search) = &mut self.search {
             search.on_not_in_flight(bytes);
         }
@@ -245,6 +255,7 @@ impl Controller {
         marked: u64,
     ) {
         let ack = std::mem::take(&mut self.ack);
+        self.in_flight = in_flight;
         let Some(sent) = ack.sent else { return };
         let (smss, una) = (u64::from(self.cfg.mss), largest + 1);
         let rtt = now - sent;
@@ -298,7 +309,7 @@ impl Controller {
                 delivery.app_limited = (delivery.delivered + in_flight).max(1);
             }
         } else if growing > 0
-            && !is_app_limited
+            && self.state.may_grow(&self.window, !is_app_limited)
             && self.resume.may_grow()
             && !self.search.as_ref().is_some_and(|search| search.holds_window())
         {
@@ -307,6 +318,7 @@ impl Controller {
                 bytes: growing,
                 slow_start: hystart.unwrap_or(growing),
                 avoidance: growing,
+                flight: in_flight + ack.bytes,
                 rtt: ack.srtt,
             };
             self.state.on_ack(&mut self.window, &acked, smss, now);
@@ -316,6 +328,7 @@ impl Controller {
     /// Packets of `bytes`, the latest of them sent at `sent`, are lost; `persistent` tells persistent congestion.
     pub fn on_lost(&mut self, now: Instant, sent: Instant, bytes: u64, persistent: bool) {
         self.reduce(now, sent);
+        self.in_flight = self.in_flight.saturating_sub(bytes);
         if let Some(delivery) = &mut self.delivery {
             let (state, window, cfg) = (&mut self.state, &self.window, &self.cfg);
             delivery.on_lost(sent, bytes, |lost| state.on_lost(window, lost, cfg, now));

@@ -140,7 +140,7 @@ mod tests {
             let measured = Duration::from_millis(rtt);
             cubic.on_ack(
                 window,
-                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: measured },
+                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: measured },
                 1000,
                 *now,
             );
@@ -215,7 +215,13 @@ mod tests {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 2000);
         assert_eq!(window.cwnd, 2000);
-        let ack = Acked { bytes: 2000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        let ack = Acked {
+            bytes: 2000,
+            slow_start: 1000,
+            avoidance: 1000,
+            flight: 0,
+            rtt: Duration::from_millis(100),
+        };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 3000);
     }
@@ -230,8 +236,13 @@ mod tests {
             let epoch = Some(Instant::ZERO);
             let mut cubic = Cubic { w_max, k: 1.0, w_est: 8.0, epoch, last: now, ..Cubic::default() };
             let mut window = Window::new(8000, Some(8000));
-            let ack =
-                Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(500) };
+            let ack = Acked {
+                bytes: 1000,
+                slow_start: 1000,
+                avoidance: 1000,
+                flight: 0,
+                rtt: Duration::from_millis(500),
+            };
             cubic.on_ack(&mut window, &ack, 1000, now);
             assert_eq!(window.cwnd, cwnd);
         }
@@ -246,7 +257,8 @@ mod tests {
             let epoch = Some(Instant::ZERO);
             let mut cubic = Cubic { w_max: 8.0, k: 1.0, epoch, last: now, ..Cubic::default() };
             let mut window = Window::new(8000, Some(8000));
-            let ack = Acked { bytes: avoidance, slow_start: 0, avoidance, rtt: Duration::from_secs(1) };
+            let ack =
+                Acked { bytes: avoidance, slow_start: 0, avoidance, flight: 0, rtt: Duration::from_secs(1) };
             cubic.on_ack(&mut window, &ack, 1000, now);
             assert_eq!(window.cwnd, cwnd);
         }

@@ -12,14 +12,17 @@
 //!   (`tcp_cwnd_restart()`, RFC 2861), where RFC 5681 leaves the initial window;
 //! - a timeout clears `W_max`, keeps the ssthresh of a recovery in progress, and leaves a window of a segment more than what is
 //!   still in flight (`tcp_enter_loss()`);
-//! - RTT samples of the first second of a stage are ignored.
+//! - RTT samples of the first second of a stage are ignored;
+//! - the time from a transmission to the next with nothing in flight is not counted (`CA_EVENT_TX_START`);
+//! - the window is validated as in `validation_linux`.
 //!
 //! Departure: times are not rounded to jiffies.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::hystart_linux::HyStart;
-use super::{Acked, Config, Control, Window};
+use super::validation_linux::Usage;
+use super::{Acked, Burst, Config, Control, Window};
 
 /// `beta`, in units of 1/1024.
 const BETA: u64 = 717;
@@ -53,8 +56,7 @@ pub(in crate::tcp) struct CubicLinux {
     /// `last_cwnd` and `last_time`: state at the last update of `cnt`.
     last_cwnd: u64,
     last_at: Instant,
-    /// Time of the last ACK.
-    last_ack: Instant,
+    usage: Usage,
 }
 
 impl Default for CubicLinux {
@@ -71,7 +73,7 @@ impl Default for CubicLinux {
             acked: 0,
             last_cwnd: 0,
             last_at: Instant::ZERO,
-            last_ack: Instant::ZERO,
+            usage: Usage::default(),
         }
     }
 }
@@ -111,6 +113,10 @@ impl CubicLinux {
 }
 
 impl Control for CubicLinux {
+    fn may_grow(&self, window: &Window, is_limit: bool) -> bool {
+        self.usage.may_grow(window, is_limit)
+    }
+
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let mut acked = ack.avoidance;
         if window.is_in_slow_start() {
@@ -122,11 +128,6 @@ impl Control for CubicLinux {
                 return;
             }
         }
-        if let Some(epoch) = &mut self.epoch {
-            // CA_EVENT_TX_START: idle time is not counted.
-            *epoch += (now - self.last_ack).saturating_sub(ack.rtt);
-        }
-        self.last_ack = now;
         self.update(window.cwnd / smss, acked, smss, now);
         // `tcp_cong_avoid_ai()`: credit collected for a larger step counts for one segment only.
         let step = self.count * smss;
@@ -162,8 +163,18 @@ impl Control for CubicLinux {
         window.cwnd = window.cwnd.max(least);
     }
 
+    fn on_transmit_start(&mut self, idle: Duration, now: Instant) {
+        if let Some(epoch) = &mut self.epoch {
+            *epoch = now.min(*epoch + idle);
+        }
+    }
+
+    fn on_burst(&mut self, window: &Window, burst: &Burst, smss: u64) {
+        self.usage.on_burst(window, burst, smss);
+    }
+
     fn on_timeout(&mut self, nxt: u64, now: Instant) {
-        *self = Self::default();
+        *self = Self { usage: std::mem::take(&mut self.usage), ..Self::default() };
         self.hystart.on_timeout(nxt, now);
     }
 
@@ -193,7 +204,7 @@ mod tests {
             let measured = Duration::from_millis(rtt);
             cubic.on_ack(
                 window,
-                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: measured },
+                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: measured },
                 1000,
                 *now,
             );
@@ -242,7 +253,13 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        let ack = Acked {
+            bytes: 1000,
+            slow_start: 1000,
+            avoidance: 1000,
+            flight: 0,
+            rtt: Duration::from_millis(100),
+        };
         for (acks, segments) in [(69, 700), (1, 701)] {
             for _ in 0..acks {
                 cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
@@ -258,7 +275,8 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_secs(1) };
+        let ack =
+            Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: Duration::from_secs(1) };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(cubic.count, 70);
         for (ms, min_rtt) in [(999, 100), (1000, 40)] {
@@ -306,7 +324,13 @@ mod tests {
     fn window_grows_by_a_twentieth_before_the_first_loss() {
         let mut cubic = CubicLinux::default();
         let mut window = Window::new(100_000, Some(100_000));
-        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        let ack = Acked {
+            bytes: 1000,
+            slow_start: 1000,
+            avoidance: 1000,
+            flight: 0,
+            rtt: Duration::from_millis(100),
+        };
         for _ in 0..100 {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         }
@@ -321,7 +345,13 @@ mod tests {
         let mut window = reduced(&mut cubic, 20);
         measure(&mut cubic, &mut window, 10, Instant::ZERO);
         assert_eq!(window.cwnd, 14_000);
-        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(10) };
+        let ack = Acked {
+            bytes: 1000,
+            slow_start: 1000,
+            avoidance: 1000,
+            flight: 0,
+            rtt: Duration::from_millis(10),
+        };
         let mut now = Instant::ZERO;
         for _ in 0..160 {
             cubic.on_ack(&mut window, &ack, 1000, now);
@@ -338,7 +368,13 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        let ack = Acked {
+            bytes: 1000,
+            slow_start: 1000,
+            avoidance: 1000,
+            flight: 0,
+            rtt: Duration::from_millis(100),
+        };
         for (ms, count) in [(0, 70), (31, 70), (32, 53)] {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
             assert_eq!(cubic.count, count, "at {ms} ms");
@@ -374,13 +410,13 @@ mod tests {
         let mut window = Window::new(100_000, Some(100_000));
         for (avoidance, cwnd, left) in [(1000, 101_000, 1000), (45_000, 103_000, 6000)] {
             let rtt = Duration::from_millis(100);
-            let ack = Acked { bytes: avoidance, slow_start: 1000, avoidance, rtt };
+            let ack = Acked { bytes: avoidance, slow_start: 1000, avoidance, flight: 0, rtt };
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
             assert_eq!((window.cwnd, cubic.acked), (cwnd, left));
         }
     }
 
-    /// `CA_EVENT_TX_START`: of 100 s between two ACKs one RTT counts. 1 s after the start the curve grows by
+    /// `CA_EVENT_TX_START`: 99.9 of 100 s between two ACKs do not count, since the next segment leaves 99.9 s after the last. 1 s after the start the curve grows by
     /// 3 x 410/1024 x 8.08^2 = 78 segments per second, so by 16 in two RTTs.
     #[test]
     fn idle_time_is_not_counted() {
@@ -390,7 +426,9 @@ mod tests {
         let mut now = Instant::ZERO;
         run(&mut cubic, &mut window, &mut now, 100, 1000);
         let before = window.cwnd;
-        now += Duration::from_secs(100);
+        now += Duration::from_millis(99_900);
+        cubic.on_transmit_start(Duration::from_millis(99_900), now);
+        now += Duration::from_millis(100);
         run(&mut cubic, &mut window, &mut now, 100, 100);
         assert!((1000..=17_000).contains(&(window.cwnd - before)), "{before} to {}", window.cwnd);
     }
@@ -413,7 +451,13 @@ mod tests {
     fn slow_start_ends_at_ssthresh() {
         let mut cubic = CubicLinux::default();
         let mut window = Window::new(9000, Some(10_000));
-        let ack = Acked { bytes: 2000, slow_start: 2000, avoidance: 2000, rtt: Duration::from_millis(100) };
+        let ack = Acked {
+            bytes: 2000,
+            slow_start: 2000,
+            avoidance: 2000,
+            flight: 0,
+            rtt: Duration::from_millis(100),
+        };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!((window.cwnd, cubic.acked), (10_000, 1000));
     }

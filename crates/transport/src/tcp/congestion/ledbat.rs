@@ -4,6 +4,8 @@
 //! Section 2.4.2, for each ACK, with the round-trip time in place of the one-way delay:
 //! - queueing delay: the least of the last `CURRENT_FILTER` samples, less the least of the last `BASE_HISTORY` minutes;
 //! - `cwnd += GAIN (TARGET - queueing delay) / TARGET * acknowledged bytes * SMSS / cwnd`, which may be negative;
+//! - `cwnd` at most a segment (`ALLOWED_INCREASE`) more than was outstanding before the ACK: an application with less to send
+//!   lowers it;
 //! - loss: half the window, at least `MIN_CWND` segments.
 //!
 //! Departures: a queue on the way back counts as well, as the round trip is measured; there is no slow start (section 2.4.2
@@ -18,6 +20,8 @@ use super::{Acked, Control, Window};
 const TARGET: Duration = Duration::from_millis(100);
 /// Response to the distance from the target: the most that section 2.5 allows.
 const GAIN: f64 = 1.0;
+/// Segments above what is outstanding: what section 2.4.2 recommends.
+const ALLOWED_INCREASE: u64 = 1;
 /// Segments at least.
 const MIN_CWND: u64 = 2;
 /// Minutes over which the least delay counts.
@@ -87,6 +91,11 @@ impl Control for Ledbat {
         self.samples += 1;
     }
 
+    /// The limit by what is outstanding takes the place of RFC 7661.
+    fn may_grow(&self, _window: &Window, _is_limit: bool) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
         let Some(delay) = self.queueing_delay() else { return };
         // There is no slow start.
@@ -94,7 +103,8 @@ impl Control for Ledbat {
         let off_target = 1.0 - delay.as_secs_f64() / TARGET.as_secs_f64();
         let cwnd = window.cwnd as f64 + self.fraction;
         let wanted = cwnd + GAIN * off_target * ack.bytes as f64 * smss as f64 / cwnd.max(1.0);
-        let wanted = wanted.max((MIN_CWND * smss) as f64);
+        let most = ack.flight.saturating_add(ALLOWED_INCREASE * smss);
+        let wanted = wanted.min(most as f64).max((MIN_CWND * smss) as f64);
         window.cwnd = wanted as u64;
         self.fraction = wanted - window.cwnd as f64;
     }
@@ -112,7 +122,8 @@ mod tests {
     fn ack(ledbat: &mut Ledbat, window: &mut Window, ms: u64, at: u64) -> u64 {
         let now = Instant::ZERO + Duration::from_secs(at);
         ledbat.on_round_trip(window, Duration::from_millis(ms), 0, 0, 1000, now);
-        let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(ms) };
+        let rtt = Duration::from_millis(ms);
+        let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: window.cwnd, rtt };
         ledbat.on_ack(window, &acked, 1000, now);
         window.cwnd
     }
@@ -141,7 +152,8 @@ mod tests {
     #[test]
     fn window_grows_by_a_segment_per_round_trip_without_a_queue() {
         let (mut ledbat, mut window) = (Ledbat::default(), Window::new(9000, None));
-        let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::ZERO };
+        let acked =
+            Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 9000, rtt: Duration::ZERO };
         ledbat.on_ack(&mut window, &acked, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 9000);
         for cwnd in [9111, 9220, 9329] {
@@ -167,6 +179,18 @@ mod tests {
         let (mut ledbat, mut window) = (Ledbat::default(), Window::new(2100, None));
         ledbat.base[0] = Duration::from_millis(50);
         assert_eq!(ack(&mut ledbat, &mut window, 250, 1), 2000);
+    }
+
+    /// Section 2.4.2: at most a segment more than was outstanding before the ACK, and two segments at least.
+    #[test]
+    fn window_falls_to_a_segment_more_than_the_application_uses() {
+        let (mut ledbat, mut window) = (Ledbat::default(), Window::new(10_000, None));
+        ledbat.on_round_trip(&mut window, Duration::from_millis(50), 0, 0, 1000, Instant::ZERO);
+        for (flight, cwnd) in [(10_000, 10_100), (9099, 10_099), (9000, 10_000), (5000, 6000), (0, 2000)] {
+            let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight, rtt: Duration::ZERO };
+            ledbat.on_ack(&mut window, &acked, 1000, Instant::ZERO);
+            assert_eq!(window.cwnd, cwnd, "{flight} bytes outstanding");
+        }
     }
 
     /// A route that has become longer is the base once the ten minutes in which the shorter one was seen have passed.

@@ -19,6 +19,7 @@ mod prague;
 mod reno;
 mod resume;
 pub(super) mod search;
+mod validation_linux;
 
 use std::num::NonZeroU64;
 
@@ -91,8 +92,22 @@ pub(super) struct Acked {
     pub(super) slow_start: u64,
     /// Amount that counts in congestion avoidance [bytes]: one segment, or `bytes` with RFC 3465 section 2.1.
     pub(super) avoidance: u64,
+    /// Outstanding before the ACK [bytes].
+    pub(super) flight: u64,
     /// Smoothed RTT; zero before the first measurement.
     pub(super) rtt: Duration,
+}
+
+/// Data that left at once, or waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    /// SND.UNA and SND.NXT.
+    pub(super) una: u64,
+    pub(super) nxt: u64,
+    /// Neither acknowledged nor SACKed nor lost, as far as known [bytes].
+    pub(super) in_flight: u64,
+    /// True if the application wrote more.
+    pub(super) has_more: bool,
 }
 
 /// A packet found lost, for an algorithm that sets its window itself.
@@ -114,7 +129,14 @@ pub(super) struct Lost {
 
 /// Interface of an algorithm.
 trait Control {
-    /// An ACK of new data arrived while the congestion window limited the sender.
+    /// True if an ACK may let the window grow. `is_limit` tells whether the window was the limit when data last left or had to wait:
+    /// RFC 7661 section 4, otherwise the ACK says nothing about a larger one.
+    #[inline]
+    fn may_grow(&self, _window: &Window, is_limit: bool) -> bool {
+        is_limit
+    }
+
+    /// An ACK of new data arrived, and the window [may grow](Self::may_grow).
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant);
 
     /// Loss or mark with `flight` bytes outstanding: sets `ssthresh`.
@@ -155,7 +177,13 @@ trait Control {
         window.cwnd = window.cwnd.min(cfg.iw());
     }
 
-    /// The application sends again after an idle time.
+    /// Data is sent while nothing is in flight, `idle` after the last.
+    fn on_transmit_start(&mut self, _idle: Duration, _now: Instant) {}
+
+    /// Data has left, or waits, for CUBIC of Linux.
+    fn on_burst(&mut self, _window: &Window, _burst: &Burst, _smss: u64) {}
+
+    /// The application sends again after an idle time, for an algorithm that sets its window itself.
     fn on_restart(&mut self, _window: &mut Window, _cfg: &Config, _now: Instant) {}
 
     /// Pacing rate of payload; `None` if the algorithm has none.
@@ -265,6 +293,11 @@ macro_rules! registry {
             }
 
             #[inline]
+            pub(super) fn may_grow(&self, window: &Window, is_limit: bool) -> bool {
+                match self { $(Self::$name(state) => state.may_grow(window, is_limit),)+ }
+            }
+
+            #[inline]
             pub(super) fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
                 match self { $(Self::$name(state) => state.on_ack(window, ack, smss, now),)+ }
             }
@@ -323,6 +356,14 @@ macro_rules! registry {
                 cfg: &Config,
             ) {
                 match self { $(Self::$name(state) => state.restart(window, idle, rto, cfg),)+ }
+            }
+
+            pub(super) fn on_transmit_start(&mut self, idle: Duration, now: Instant) {
+                match self { $(Self::$name(state) => state.on_transmit_start(idle, now),)+ }
+            }
+
+            pub(super) fn on_burst(&mut self, window: &Window, burst: &Burst, smss: u64) {
+                match self { $(Self::$name(state) => state.on_burst(window, burst, smss),)+ }
             }
 
             pub(super) fn on_restart(&mut self, window: &mut Window, cfg: &Config, now: Instant) {
