@@ -168,6 +168,26 @@ fn an_unused_window_does_not_grow() {
     );
 }
 
+/// RFC 6817 section 2.4.2: LEDBAT's window falls to a segment more than was outstanding before each ACK, two at least.
+#[test]
+fn the_unused_window_of_ledbat_falls() {
+    established(
+        &Config { algorithm: Algorithm::Ledbat, ..window(10) },
+        65_535,
+        "100  write 4000
+              > . 1:1001
+              > . 1001:2001
+              > . 2001:3001
+              > . 3001:4001
+         200  < . 1:1 a1001 w65535
+              = cwnd 5000
+         200  < . 1:1 a3001 w65535
+              = cwnd 4000
+         200  < . 1:1 a4001 w65535
+              = cwnd 2000",
+    );
+}
+
 #[test]
 fn max_window_limits_the_sender() {
     let cfg = Config { max_window: 3000, ..window(2) };

@@ -1010,6 +1010,38 @@ mod tests {
         }
     }
 
+    /// RFC 6817 section 2.4.2: a packet more than was outstanding before the ACK of four packets, and of one.
+    #[test]
+    fn the_unused_window_of_ledbat_falls() {
+        let mut c = Controller::new(Algorithm::Ledbat, PACKET, 10, false);
+        for (sent_at, first, count, packets) in [(0, 0, 4, 5), (100, 4, 1, 2)] {
+            for number in first..first + count {
+                c.on_sent(at(sent_at), PACKET.into(), number);
+            }
+            for _ in 0..count {
+                c.on_ack(at(sent_at + 100), at(sent_at), PACKET.into(), Duration::from_millis(100));
+            }
+            c.on_end_acks(at(sent_at + 100), 0, true, first + count - 1, 0);
+            assert_eq!(c.window(), packets * u64::from(PACKET));
+        }
+    }
+
+    /// Linux `CA_EVENT_TX_START`: 60 s without packets do not count for the curve, so that the window after the next round trip is that
+    /// of a sender without the idle time.
+    #[test]
+    fn cubic_of_linux_stops_its_curve_while_nothing_is_in_flight() {
+        let windows = [0, 60_000].map(|idle| {
+            let mut c = Controller::new(Algorithm::CubicLinux, PACKET, 100, false);
+            round(&mut c, 0, 100);
+            c.on_lost(at(100), at(0), PACKET.into(), false);
+            (1..6).for_each(|i| round(&mut c, 100 + i * 100, 200 + i * 100));
+            (6..12).for_each(|i| round(&mut c, 100 + i * 100 + idle, 200 + i * 100 + idle));
+            c.window() / u64::from(PACKET)
+        });
+        assert_eq!(windows[0], windows[1]);
+        assert!(windows[0] > 140, "{windows:?}");
+    }
+
     /// RFC 9002, section 2: packets that ask for no ACK are not in flight. Between the two data packets fifty of 40 bytes acknowledge
     /// data of the peer: after them nothing is in flight, so that the second packet begins a new sample.
     #[test]
