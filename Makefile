@@ -121,7 +121,7 @@ soak-live: $(CORE) live-packages ## run a million connections through both ends 
 	cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- --ignored --nocapture a_million >results/soak-live/output.txt
 	$(BIN)/python tools/soak_live.py docs results/soak-live/output.txt
 
-beam-bench: ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
+beam-bench: $(CORE) ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
 	rm -rf results/beam-bench && mkdir -p results/beam-bench
 	BENTPIPE_FIGURES=$(CURDIR)/results/beam-bench/shares.jsonl cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- \
 		--test-threads=1 plans_share eight_terminals
@@ -237,15 +237,15 @@ COSTS_RUNS ?= 10000
 run-costs: $(CORE) ## measure the processor time of short commands, of a report, and of a sweep of COSTS_RUNS (10000) short runs, against targets: two minutes
 	$(BIN)/python tools/run_costs.py $(COSTS_RUNS)
 
-bench: ## measure the speed of each algorithm and of the simulator, beside ns-2: ten minutes
+bench: $(CORE) ## measure the speed of each algorithm and of the simulator, beside ns-2: ten minutes
 	@command -v ns >/dev/null || ( $(call debian,ns2,the simulator is compared with ns-2) ) || true
 	cargo bench --locked --quiet -p bentpipe-queue
-	cargo bench --locked --quiet -p bentpipe-sim
+	$(BIN)/python tools/simulator_speed.py
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
 speed: $(CORE) $(VENV)/.dev ## measure the simulator beside ns-2 on an idle machine, and renew the tables of docs/performance-simulator.md: ten minutes
 	@command -v ns >/dev/null || { $(call debian,ns2,the simulator is compared with ns-2); }
-	$(BIN)/python tools/simulator_speed.py docs
+	$(BIN)/python tools/simulator_speed.py docs=docs
 
 miri: | $(VENV)/.created ## run the tests of two crates under Miri, which a nightly toolchain has: six minutes
 	@cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal --component miri,rust-src
