@@ -67,8 +67,9 @@ struct Egress {
     queue: Queue,
     /// `None` if the link's rate drains the queue.
     sender: Option<Sender>,
-    /// A copy of the sender's capacity that announces its changes.
+    /// A copy of the sender's capacity that announces its changes, and the last one announced.
     capacity: Option<Capacity>,
+    announced: Option<Rate>,
     is_busy: bool,
     /// The queue's next wake-up, as the host has scheduled it.
     wake: Alarm,
@@ -141,6 +142,7 @@ impl LinkEngine {
                 queue,
                 sender,
                 capacity,
+                announced: None,
                 is_busy: false,
                 wake: Alarm::default(),
                 partial: None,
@@ -272,6 +274,12 @@ impl LinkEngine {
         Some(queue.state().capacity).filter(|capacity| capacity.as_bps() > 0)
     }
 
+    /// As [`LinkEngine::rate`], but zero during an outage.
+    #[must_use]
+    pub fn present_rate(&self) -> Option<Rate> {
+        self.egress.as_ref().and_then(|egress| egress.announced).or_else(|| self.rate())
+    }
+
     /// Time of the first [`LinkEngine::update_capacity`]; `None` if the capacity is constant.
     #[must_use]
     pub fn first_update(&self) -> Option<Instant> {
@@ -282,6 +290,7 @@ impl LinkEngine {
     pub fn update_capacity(&mut self, now: Instant) -> Option<(Rate, Option<Instant>)> {
         let egress = self.egress.as_mut()?;
         let (rate, next) = egress.capacity.as_mut()?.update(now);
+        egress.announced = Some(rate);
         if rate.as_bps() > 0 {
             egress.queue.set_capacity(rate);
         }

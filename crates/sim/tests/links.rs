@@ -110,6 +110,16 @@ fn the_bytes_sent_are_the_integral_of_the_steps() {
     assert_eq!(r.summary.offered_packets, lost + r.summary.sent_packets + 10);
 }
 
+/// Samples every second: the series is what the link offers, nothing in an outage, and its mean over 10 s is that of the steps.
+#[test]
+fn the_series_of_the_capacity_is_zero_in_an_outage() {
+    let steps = "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"2.5 s\", \"0 bps\"], [\"5.5 s\", \"2 Mbps\"]]\n";
+    let r = wire(&format!("{QUEUE}{steps}"), FLOOD);
+    let capacity = &r.series.iter().find(|series| series.name == "capacity").unwrap().values;
+    let at = |second: usize| capacity[second * capacity.len() / 10 + capacity.len() / 20];
+    assert_eq!([at(0), at(1), at(3), at(4), at(6), at(9)], [1e6, 1e6, 0.0, 0.0, 2e6, 2e6]);
+}
+
 /// A rate drawn every 10 ms between 0.5 and 1.5 Mbit/s: a thousand draws in 10 s send 10 Mbit with a standard error of
 /// sqrt(1000) x 10 ms x 1 Mbit/s / sqrt(12) = 91.3 kbit, less the 10 ms before the first packet; the bound is five
 /// standard errors. The queue is never empty, so the bytes sent depend only on the rates: they are equal within a packet

@@ -211,3 +211,33 @@ fn terminals_share_a_carrier_s_time_whatever_their_modcods() {
     let busy: f64 = results.terminals.iter().map(|terminal| terminal.carrier_time.as_secs_f64()).sum();
     assert!((busy / 30.0 - 1.0).abs() < 1e-3, "{busy} s of 30 s");
 }
+
+/// Two terminals have 2 Mbit/s each committed, on links of 20 Mbit/s: a fifth of the carrier. For 3 of the 30 seconds they have 4 Mbit/s:
+/// all of it. In an outage of 6 s they take nothing, whatever the rate was before.
+#[test]
+fn committed_rates_take_no_time_of_the_carrier_in_an_outage() {
+    for before in ["20 Mbps", "1 Mbps"] {
+        let links = format!(
+            r#"
+            regulator = {{ rate = "link" }}
+            [link.basic]
+            between = ["gateway", "basic"]
+            rate = "20 Mbps"
+            delay = "20 ms"
+            [link.better]
+            between = ["gateway", "better"]
+            capacity.steps = [["0 s", "20 Mbps"], ["15 s", "4 Mbps"], ["18 s", "{before}"], ["18.001 s", "0 bps"], ["24 s", "20 Mbps"]]
+            delay = "20 ms"
+            "#
+        );
+        let results = beam("terminal", &links, &[]);
+        let shares = &results.series.iter().find(|series| series.name == "committed_share").unwrap().values;
+        let with = |share: f64| shares.iter().filter(|found| (*found - share).abs() < 1e-9).count() as f64;
+        let (none, all, count) = (with(0.0), with(1.0), shares.len() as f64);
+        assert!(
+            (none / count - 0.2).abs() < 0.01 && (all / count - 0.1).abs() < 0.01,
+            "{none} {all} {count}"
+        );
+        assert!(with(0.2) + none + all >= count - 1.0);
+    }
+}

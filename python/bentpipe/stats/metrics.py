@@ -223,7 +223,9 @@ METRICS: tuple[Metric, ...] = (
         "Utilization",
         "%",
         LINK,
-        "Mean throughput as a share of the link's capacity, or of the long-term mean of a varying capacity.",
+        "Mean throughput as a share of the link's capacity: of its long-term mean if it varies, but of the"
+        " highest of steps that do not repeat, and of the rate of a fading carrier in clear sky; of several"
+        " terminals, of the mean over their links. Above 100 % if fast links carry more than slow ones.",
         lambda run: scaled(mean(run.samples("throughput")), 100 / run.capacity),
         mean_of="throughput",
     ),
@@ -674,7 +676,7 @@ METRICS: tuple[Metric, ...] = (
         "%",
         LINK,
         "Share of the time in which the committed rates take more than the carrier: rain, or too many"
-        " terminals.",
+        " terminals. In an outage a terminal takes nothing.",
         lambda run: scaled(mean((_committed(run) > 100).cast(pl.Float64)), 100),
         of_terminals=True,
     ),

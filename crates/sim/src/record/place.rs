@@ -119,8 +119,8 @@ struct Held {
     limit_sum: f64,
     /// Closed windows.
     closed: u32,
-    /// Share of the carrier's time that the committed rates of terminals would take at the current rates of their links;
-    /// infinite while a link with a committed rate has none. `None` without committed rates.
+    /// Share of the carrier's time that the committed rates of terminals would take at the current rates of their links; in an
+    /// outage a terminal takes none. `None` without committed rates.
     committed: Option<f64>,
 }
 
@@ -138,8 +138,8 @@ impl Held {
                 }
             }
             if let Some((cir, link)) = terminal.committed {
-                let rate = parts.links[link].engine.rate().map_or(0.0, |rate| rate.as_bps() as f64);
-                let share = cir.as_bps() as f64 / rate;
+                let rate = parts.links[link].engine.present_rate().unwrap_or_default().as_bps();
+                let share = if rate > 0 { cir.as_bps() as f64 / rate as f64 } else { 0.0 };
                 held.committed = Some(held.committed.map_or(share, |sum| sum + share));
             }
         }
@@ -224,6 +224,9 @@ impl Place {
         let Some(snapshot) = snapshot else { return };
         let Sample { offered, arrived, sent, queue_delay, mark_probability, transit_time } =
             self.meter.sample(snapshot, now);
+        let present_rate = |link: LinkDirectionId| {
+            parts.links[link].engine.present_rate().unwrap_or_default().as_bps() as f64
+        };
         let mut series = self.first_series;
         let mut put = |value: f64| {
             put(series, value);
@@ -239,7 +242,7 @@ impl Place {
                 put(queue_delay);
                 put(mark_probability);
                 if self.has_capacity {
-                    put(state.capacity.as_bps() as f64);
+                    put(present_rate(link));
                 }
             }
             Queues::Gateway { queues, terminals } => {
@@ -252,8 +255,7 @@ impl Place {
                 put(held.bytes as f64);
                 put(transit_time);
                 if self.has_capacity {
-                    put(parts.gateways[queues.start].gateway.transmit_queue().state().capacity.as_bps()
-                        as f64);
+                    put(parts.gateways[queues.start].follows.map_or(0.0, present_rate));
                 }
                 if let Some((mean, closed)) = held.limits() {
                     put(mean);
