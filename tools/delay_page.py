@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bentpipe import files
-from bentpipe.format import quantity
+from bentpipe.format import quantity, with_unit
 from bentpipe.report.comparison import picture
 from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction import Reproduction, reproduce
@@ -32,7 +32,7 @@ def table(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
     for name in measures:
         (measure,) = (each for each in shown.measures if each.name == name)
         parts += [
-            f"{measure.label}{f' [{measure.unit}]' if measure.unit else ''}:",
+            f"{with_unit(measure.label, measure.unit)}:",
             "",
             f"| delay | {' | '.join(shown.cases)} |",
             f"| --- |{' --: |' * len(shown.cases)}",

@@ -18,7 +18,7 @@ import algorithm_pages as algorithms
 import python_reference
 import scenario_reference
 from bentpipe.cli.app import cli
-from bentpipe.format import clock, number
+from bentpipe.format import clock, number, with_unit
 from bentpipe.models import series
 from bentpipe.qoe import thresholds, voice
 from bentpipe.runs.result import Result
@@ -116,7 +116,7 @@ def with_generated(text: str, generated: str, page: str | Path) -> str:
 def choices(result: Result) -> str:
     """Return the ranking of a result as Markdown, with the values of the ranked metrics."""
     stats = {(row["setting"], row["metric"]): row["mean"] for row in result.rows()}
-    heads = [f"{each.label}{f' [{each.unit}]' if each.unit else ''}" for each in CRITERIA]
+    heads = [with_unit(each.label, each.unit) for each in CRITERIA]
     lines = [
         f"| setting | mean rank | {' | '.join(heads)} |",
         f"| --- | --: |{' --: |' * len(heads)}",

@@ -24,7 +24,7 @@ import polars as pl
 import vl_convert
 
 from bentpipe.errors import ResultError
-from bentpipe.format import brief, clock, number
+from bentpipe.format import brief, clock, number, with_unit
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import FIELD, Claim, Column, Paper, PrintedTable
 from bentpipe.reproduction.reading import load_paper, papers
@@ -432,8 +432,7 @@ def cells(items: Sequence[Row], explained: set[str]) -> list[str]:
     for item in items:
         cell = f"{number(item['mean'])} ({brief(item['printed'])}) {_SIGNS[item['verdict']]}"
         found.setdefault(item["row"], {})[item["text"], item["unit"]] = cell
-    shown = [f"{text} [{unit}]" if unit else text for text, unit in heads]
-    lines = [f"| | {' | '.join(shown)} |", f"| --- |{' --: |' * len(heads)}"]
+    lines = [f"| | {' | '.join(with_unit(*each) for each in heads)} |", f"| --- |{' --: |' * len(heads)}"]
     lines += [
         f"| {row} | {' | '.join(cells.get(each, '–') for each in heads)} |" for row, cells in found.items()
     ]

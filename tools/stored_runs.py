@@ -10,6 +10,7 @@ import vl_convert
 
 import bentpipe as bp
 from bentpipe import Result, ResultError, Scenario
+from bentpipe.format import with_unit
 from bentpipe.live_runs.processes import programs
 from bentpipe.live_runs.session import versions
 from bentpipe.report.panels import CONFIG
@@ -82,7 +83,7 @@ def _identity(manifest: Mapping[str, Any], *, live: bool) -> list[object]:
 def head(name: str) -> str:
     """Return a metric's label with its unit."""
     metric = named_metric(name)
-    return metric.label + (f" [{metric.unit}]" if metric.unit else "")
+    return with_unit(metric.label, metric.unit)
 
 
 def known(values: Values, setting: str, metric: str) -> list[float]:

@@ -24,6 +24,7 @@ __all__ = [
     "quantity",
     "spread",
     "uncapitalized",
+    "with_unit",
 ]
 
 UNITS: dict[str, tuple[str, float]] = {
@@ -192,6 +193,11 @@ def number_of(text: str) -> tuple[float, str] | None:
 def uncapitalized(label: str) -> str:
     """Return a label as it stands within a sentence; an abbreviation keeps its capitals."""
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
+
+
+def with_unit(label: str, unit: str) -> str:
+    """Return a label with its unit in brackets, if it has one."""
+    return f"{label} [{unit}]" if unit else label
 
 
 def clock(seconds: float) -> str:

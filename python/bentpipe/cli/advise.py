@@ -17,6 +17,7 @@ from bentpipe.cli.options import (
     worker_options,
     workers_and_progress,
 )
+from bentpipe.format import with_unit
 from bentpipe.runs.store import default_folder
 
 if TYPE_CHECKING:
@@ -146,12 +147,12 @@ def _show(advice: "Advice") -> None:
     if served:
         heads = ["who gets what", "first in", *["worst class", "mean"][: len(score_names(found))]]
         heads += [
-            f"{each['class']}\n{console.folded(_with_unit(each['label'], each['unit']))}" for each in served
+            f"{each['class']}\n{console.folded(with_unit(each['label'], each['unit']))}" for each in served
         ]
         rows = [[_name(row), row["first"], *row["scores"], *map(_value, row["served"])] for row in candidates]
         out.print(console.folding(console.grid(heads, rows, right=1)))
     heads = ["candidate", *([] if served else ["first in"]), *(["power"] if power else [])]
-    heads += [console.folded(_with_unit(each["name"], each["unit"]), 14) for each in others]
+    heads += [console.folded(with_unit(each["name"], each["unit"]), 14) for each in others]
     rows = [
         [
             _name(row),
@@ -185,7 +186,3 @@ def _value(cell: dict[str, Any]) -> str:
     """Return a mean with its grade, and an asterisk if it differs significantly from the best."""
     grade = f" {cell['grade']}" if cell["grade"] else ""
     return f"{cell['mean']}{'*' if cell['behind'].endswith('*') else ' '}{grade}"
-
-
-def _with_unit(name: str, unit: str) -> str:
-    return f"{name} [{unit}]" if unit else name

@@ -17,7 +17,7 @@ from bentpipe.cli.options import (
     worker_options,
     workers_and_progress,
 )
-from bentpipe.format import likelihood, measured, plural
+from bentpipe.format import likelihood, measured, plural, with_unit
 from bentpipe.runs.plan import slug
 from bentpipe.runs.store import REPORT, default_folder
 from bentpipe.tuning.result import BEST, TRIALS, difference
@@ -176,9 +176,7 @@ def _show(result: "TuneResult") -> None:
     if result.winner is None:
         out.print("No trial completed, so there is no winner.")
         return
-    titles = [
-        f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives
-    ]
+    titles = [with_unit(each.metric, each.known.unit) for each in result.objectives]
     rows = []
     lines = result.front_rows()
     # The winner was possibly run again and need not be the first.

@@ -13,6 +13,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
+from bentpipe.format import with_unit
 from bentpipe.models.oscillation import keys_of, simulated
 from bentpipe.runs.experiment import cores
 from bentpipe.runs.plan import load, make_plan
@@ -126,8 +127,7 @@ _COLUMNS = (
 
 def shown(table: pl.DataFrame, varied: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
     """Return headings, cells and notes of a table of margins."""
-    units = [f" [{AXES[name].unit}]" if AXES[name].unit else "" for name in varied]
-    heads = ["setting", *(name + unit for name, unit in zip(varied, units, strict=True)), ""]
+    heads = ["setting", *(with_unit(name, AXES[name].unit) for name in varied), ""]
     cells, notes = [], []
     for row in table.iter_rows(named=True):
         at = [f"{row[f'at_{name}'] * AXES[name].factor:.4g}" for name in varied]

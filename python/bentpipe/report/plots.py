@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import ends
+from bentpipe.format import ends, with_unit
 from bentpipe.models.engines import QUANTITIES, Account, Quantity
 from bentpipe.report import vega
 from bentpipe.report.charts import series_figure
@@ -132,7 +132,7 @@ def _metric_figure(result: Result, metric: Metric, settings: Sequence[str] | Non
     least, most = min(marks), max(marks)
     margin = 0.06 * (most - least) or 0.05 * abs(most) or 1.0
     domain = [least if least == 0 else least - margin, most + margin]
-    title = f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
+    title = with_unit(metric.label, metric.unit)
 
     def x(field: str) -> vega.X:
         return vega.X(f"{field}:Q", title=title, scale=vega.Scale(domain=domain, nice=False, zero=False))

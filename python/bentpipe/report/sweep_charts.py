@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from bentpipe.format import brief, convert, ends, number_of, plural
+from bentpipe.format import brief, convert, ends, number_of, plural, with_unit
 from bentpipe.report import vega
 from bentpipe.report.colours import LINE, PALETTE, PAPER, text_colour
 from bentpipe.report.panels import Figure, Panel, Width
@@ -51,7 +51,7 @@ class Axis:
     @property
     def title(self) -> str:
         """The key and its unit."""
-        return f"{self.key} [{self.unit}]" if self.unit else self.key
+        return with_unit(self.key, self.unit)
 
     @property
     def written(self) -> dict[str, str]:
@@ -363,7 +363,7 @@ class _Charts:
                 nice=False,
             ),
             legend=vega.Legend(
-                title=f"{metric.label} [{metric.unit}]" if metric.unit else metric.label,
+                title=_heading(metric),
                 titleLimit=320,
                 gradientLength=200,
                 tickCount=4,
@@ -543,7 +543,7 @@ class _Charts:
 
 
 def _heading(metric: Metric) -> str:
-    return f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
+    return with_unit(metric.label, metric.unit)
 
 
 def _doc(metric: Metric) -> str:

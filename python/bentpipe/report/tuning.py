@@ -16,6 +16,7 @@ from bentpipe.format import (
     plural,
     quantity,
     uncapitalized,
+    with_unit,
 )
 from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK, LINE, PAPER
@@ -261,9 +262,8 @@ def _better(objective: Objective) -> str:
 
 
 def _title(objective: Objective) -> str:
-    metric = objective.known
     arrow = "↑" if objective.direction == "max" else "↓"
-    return f"{metric.label}{f' [{metric.unit}]' if metric.unit else ''} {arrow}"
+    return f"{with_unit(objective.known.label, objective.known.unit)} {arrow}"
 
 
 def _domain(metric: str, points: Sequence[Mapping[str, Any]]) -> list[float]:
