@@ -10,6 +10,7 @@ from bentpipe.cli import console
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    integer_option,
     metric_names,
     scenario_names,
     scenario_options,
@@ -54,10 +55,10 @@ if TYPE_CHECKING:
     shell_complete=metric_names,
     help="Limit to meet first, for example queue_delay_p95<=50; may be repeated.",
 )
-@click.option("--trials", type=int, metavar="N", help="Points of each AQM's parameters to try; default: 40.")
-@click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
-@click.option("--runs", type=int, metavar="N", help="New seeds for the decision; default: 10.")
-@click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
+@integer_option("--trials", help="Points of each AQM's parameters to try; default: 40.")
+@integer_option("--search-runs", help="Seeds of each point; default: 2.")
+@integer_option("--runs", help="New seeds for the decision; default: 10.")
+@integer_option("--seed", help="First seed of the search; default: the scenario's.")
 @worker_options(
     "Folder of the advice; runs in it are not repeated. Default: results/SCENARIO-advise-DATE-TIME."
 )

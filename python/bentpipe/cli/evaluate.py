@@ -12,6 +12,7 @@ from bentpipe.cli.options import (
     Function,
     given_options,
     import_from_current_folder,
+    integer_option,
     seed_option,
     set_option,
     settings_option,
@@ -51,14 +52,7 @@ def _common(folder: str) -> Callable[[Function], Function]:
             click.option("--write", is_flag=True, help="Write the scenario files to --out, and run nothing."),
             set_option("all scenarios"),
             seed_option,
-            click.option(
-                "--runs",
-                type=int,
-                default=RUNS,
-                show_default=True,
-                metavar="N",
-                help="Runs of each setting in each case.",
-            ),
+            integer_option("--runs", default=RUNS, help="Runs of each setting in each case."),
             click.option(
                 "--section",
                 "sections",

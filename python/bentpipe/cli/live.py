@@ -12,8 +12,10 @@ from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.cli.options import (
     check_counts,
     form_option,
+    integer_option,
     load_scenario,
     out_option,
+    path_option,
     scenario_names,
     scenario_options,
     seed_option,
@@ -39,16 +41,12 @@ if TYPE_CHECKING:
 @scenario_options
 @settings_option("Settings to run; default: the scenario's.")
 @warmup_option
-@click.option(
-    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
-)
+@integer_option("--runs", default=1, help="Runs per setting, one after another.")
 @seed_option
 @out_option("live-")
 @click.option("--force", is_flag=True, help="Replace the result in --out.")
-@click.option(
+@path_option(
     "--keep",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
     help="Keep configurations, records and logs of everything that ran in this folder.",
 )
 @click.option(

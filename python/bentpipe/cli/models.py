@@ -10,9 +10,11 @@ from bentpipe.cli.options import (
     check_counts,
     form_option,
     given_options,
+    integer_option,
     jobs_option,
     load_scenario,
     out_option,
+    path_option,
     resumable,
     scenario_names,
     scenario_options,
@@ -62,7 +64,7 @@ def model_() -> None:
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @settings_option('Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.')
-@click.option("--seed", type=int, metavar="N", help="Seed of random capacity changes.")
+@integer_option("--seed", help="Seed of random capacity changes.")
 @out_option("model-")
 @click.option("--force", is_flag=True, help="Replace the model's result in --out.")
 @form_option(
@@ -145,7 +147,7 @@ def model_solve(
     metavar="N",
     help="Simulate N by N points of the map under each setting.",
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
+@path_option("--out", help="Folder of the map.")
 @click.option("--force", is_flag=True, help="Replace the map in --out; its simulations are kept.")
 @form_option("a list of points, and nothing else.")
 @click.pass_context
@@ -229,19 +231,14 @@ _OF_MAPS = ("--no-sim", "--sim-points", "--out", "--force")
 @model_.command("capture", short_help="Measure the input series of a fluid model.")
 @click.argument("scenario", shell_complete=scenario_names)
 @set_option()
-@click.option("--points", type=int, default=500, show_default=True, metavar="N", help="Points to measure.")
+@integer_option("--points", default=500, help="Points to measure.")
 @click.option(
     "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."
 )
-@click.option("--harmonics", type=int, default=8, show_default=True, metavar="N", help="Harmonics to fit.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the run; default: the scenario's.")
+@integer_option("--harmonics", default=8, help="Harmonics to fit.")
+@integer_option("--seed", help="Seed of the run; default: the scenario's.")
 @click.option("--as-it-is", is_flag=True, help="Keep the AQM and the bottleneck.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File to write; default: series/SCENARIO.json.",
-)
+@path_option("--out", metavar="FILE", help="File to write; default: series/SCENARIO.json.")
 @click.option("--figure", is_flag=True, help="Draw the series beside the file, as .svg.")
 @click.option("--force", is_flag=True, help="Replace the file, and the figure.")
 def model_capture(
@@ -327,16 +324,11 @@ def _show_markov(result: markov_result.Solution, folder: Path, form: str) -> Non
     'Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
     " scenario's."
 )
-@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@integer_option("--runs", help="Runs per setting; default: the scenario's.")
 @seed_option
 @jobs_option
 @out_option("validate-")
-@click.option(
-    "--live",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also compare a live result of the same scenario (`bentpipe live`).",
-)
+@path_option("--live", help="Also compare a live result of the same scenario (`bentpipe live`).")
 @click.option("--force", is_flag=True, help="Replace the validation in --out.")
 @click.option("--resume", is_flag=True, help="Continue the interrupted validation in --out.")
 @form_option("a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.")

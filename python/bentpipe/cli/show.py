@@ -13,9 +13,11 @@ from bentpipe.cli.options import (
     format_option,
     given_options,
     import_from_current_folder,
+    integer_option,
     jobs_option,
     load_scenario,
     names_or_file,
+    path_option,
     scenario_options,
     setting_names,
 )
@@ -328,12 +330,7 @@ def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -
 
 @click.command
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also write every figure to this folder.",
-)
+@path_option("--figures", help="Also write every figure to this folder.")
 @click.option(
     "--as",
     "formats",
@@ -394,10 +391,9 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
 
 @click.command
 @click.argument("what", type=click.Choice(["truth"]))
-@click.option(
+@path_option(
     "--table",
     "tables",
-    type=click.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
     help="Reference figures instead of the shipped ones; may be repeated.",
@@ -408,7 +404,7 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
     multiple=True,
     help="Only experiments whose name contains this; may be repeated.",
 )
-@click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
+@integer_option("--seeds", default=5, help="Runs per experiment.")
 @jobs_option
 @form_option("a list of cells, and nothing else.")
 @click.pass_context

@@ -11,6 +11,7 @@ from bentpipe.cli.options import (
     check_counts,
     given_options,
     import_from_current_folder,
+    integer_option,
     load_scenario,
     metric_names,
     resumable,
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @run_options
-@click.option(
-    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs, each with its own seed."
-)
+@integer_option("--runs", default=1, help="Runs, each with its own seed.")
 @click.pass_context
 def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     """Simulate SCENARIO unchanged and write the result and its report.
@@ -81,7 +80,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     help="Compare settings pairwise in this metric; may be repeated. Default for results:"
     " the metrics that rank settings.",
 )
-@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@integer_option("--runs", help="Runs per setting; default: the scenario's.")
 @settings_option(
     'Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
     " AQM written in Python; default: the scenario's."

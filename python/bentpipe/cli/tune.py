@@ -10,6 +10,7 @@ from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    integer_option,
     metric_names,
     scenario_names,
     scenario_options,
@@ -46,9 +47,9 @@ _SHOWN = 12
     shell_complete=metric_names,
     help="Objectives, for example throughput:max,queue_delay_mean:min.",
 )
-@click.option("--trials", type=int, metavar="N", help="Points to try; default: 100, or all points of a grid.")
-@click.option("--runs", type=int, default=5, show_default=True, metavar="N", help="Seeds of each trial.")
-@click.option("--seed", type=int, metavar="N", help="First seed; also determines the trials.")
+@integer_option("--trials", help="Points to try; default: 100, or all points of a grid.")
+@integer_option("--runs", default=5, help="Seeds of each trial.")
+@integer_option("--seed", help="First seed; also determines the trials.")
 @click.option(
     "--vary",
     metavar="KEY=VALUES",
@@ -62,13 +63,8 @@ _SHOWN = 12
     type=click.Choice(["tpe", "nsga2", "random", "grid"]),
     help="Sampler of the trials; default: tpe, or grid with --judge rank.",
 )
-@click.option(
-    "--generation",
-    type=int,
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Trials per generation, sampled from the results of earlier generations.",
+@integer_option(
+    "--generation", default=10, help="Trials per generation, sampled from the results of earlier generations."
 )
 @click.option(
     "--no-pruning", "pruning", flag_value=False, default=True, help="Finish trials that are certainly worse."
@@ -80,20 +76,10 @@ _SHOWN = 12
     show_default=True,
     help="Choose the winner by rank sums among the Pareto front, or among all trials of a grid.",
 )
-@click.option(
-    "--keep",
-    type=int,
-    metavar="K",
-    help="Run the K best again before the choice; default: 1, or 3 with rank.",
+@integer_option(
+    "--keep", metavar="K", help="Run the K best again before the choice; default: 1, or 3 with rank."
 )
-@click.option(
-    "--fresh",
-    type=int,
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Runs of the winner with seeds unused in the search.",
-)
+@integer_option("--fresh", default=10, help="Runs of the winner with seeds unused in the search.")
 @click.option(
     "--storage",
     metavar="URL",
