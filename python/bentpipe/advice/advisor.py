@@ -135,7 +135,8 @@ class AdvicePlan:
         names = tuple(each.strip() for each in aqms) if aqms is not None else BEHIND if split else PLAIN
         _check_names(base, names)
         bounds = limits_from(limits)
-        objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
+        default = ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
+        objectives = objectives_from(default if metrics is None else metrics)
         wanted_metrics = [each.metric for each in objectives] + [each.metric for each in bounds]
         check_classes(wanted_metrics, base.traffic, terminals=bool(base.terminals), returns=base.has_return)
         round_trip = None if split else _round_trip(base)
@@ -152,9 +153,8 @@ class AdvicePlan:
         wanted = list(objectives)
         if rule.by != "rank":
             figures = [each.metric.name for each in known if each.threshold is not None]
-            wanted = objectives_from(
-                [*(figures if rule.by == "classes" else []), "throughput", _response(split=split)]
-            )
+            response = "pep_sojourn" if split else "queue_delay_mean"
+            wanted = objectives_from([*(figures if rule.by == "classes" else []), "throughput", response])
         wanted += _searched_for(wanted, bounds)
         searches = {
             name: _search(source, name, wanted, changes, trials=trials, runs=runs, seed=first)
@@ -500,16 +500,6 @@ def _guards(known: Sequence[Service]) -> tuple[Limit, ...]:
         for each in known
         if each.threshold is not None
     )
-
-
-def _metrics(*, split: bool) -> list[str]:
-    """Return the default metrics."""
-    return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
-
-
-def _response(*, split: bool) -> str:
-    """Return the metric of the response time."""
-    return "pep_sojourn" if split else "queue_delay_mean"
 
 
 def _round_trip(scenario: _core.Scenario) -> float:

@@ -116,13 +116,13 @@ def advise(
             folder,
             workers=workers,
             on_progress=bar.update,
-            on_message=lambda text: err.print(text, markup=False),
+            on_message=lambda text: err.print(text),
         )
     if form != "table":
         console.write(found.found, form)
     else:
         _show(found)
-    err.print(f"Page: {folder / advisor.REPORT}", markup=False)
+    err.print(f"Page: {folder / advisor.REPORT}")
 
 
 def _show(advice: "Advice") -> None:
@@ -131,8 +131,8 @@ def _show(advice: "Advice") -> None:
     out, found = console.stdout(), advice.found
     words = found["words"]
     for line in words["warnings"]:
-        out.print(f"Warning: {line}", markup=False)
-    out.print(" ".join([advice.sentence, *words.get("reason", [])]), markup=False)
+        out.print(f"Warning: {line}")
+    out.print(" ".join([advice.sentence, *words.get("reason", [])]))
     out.print()
     if found["changes"]:
         rows = [list(row.values()) for row in change_rows(found)]
@@ -140,7 +140,7 @@ def _show(advice: "Advice") -> None:
             console.grid(["metric", "unit", found["present"], found["answer"], "change"], rows, right=2)
         )
     for line in [*words["sure"], *words["costs"]]:
-        out.print(line, markup=False)
+        out.print(line)
     out.print()
     served, others = split_heads(found)
     power = found["judge"] != "rank"
@@ -165,16 +165,15 @@ def _show(advice: "Advice") -> None:
     ]
     out.print(console.folding(console.grid(heads, rows, right=1)))
     for line in [legend(found, short=True), *done(found)]:
-        out.print(line, markup=False)
+        out.print(line)
     if advice.toml:
         paste = found["paste"]
         out.print(
             f"\nTo use it, in place of aqm in [{paste['table']}]:\n\naqm = {paste['aqm']}",
-            markup=False,
             soft_wrap=True,
         )
-        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", markup=False, soft_wrap=True)
-    out.print(f"\n{advice.command}", markup=False, soft_wrap=True)
+        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", soft_wrap=True)
+    out.print(f"\n{advice.command}", soft_wrap=True)
 
 
 def _name(row: dict[str, Any]) -> str:

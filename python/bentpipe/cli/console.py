@@ -55,6 +55,7 @@ __all__ = [
     "stderr",
     "stdout",
     "validation_table",
+    "warn",
     "watcher",
     "write",
 ]
@@ -67,14 +68,23 @@ _WIDE = 160
 
 def stdout() -> Console:
     """Return the console for results."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=_WIDE)
 
 
 def stderr() -> Console:
     """Return the console for progress and messages."""
-    console = Console(stderr=True, highlight=False)
-    return console if console.is_terminal else Console(stderr=True, highlight=False, width=10_000)
+    console = Console(stderr=True, highlight=False, markup=False)
+    if console.is_terminal:
+        return console
+    return Console(stderr=True, highlight=False, markup=False, width=10_000)
+
+
+def warn(lines: Iterable[str], label: str = "warning") -> None:
+    """Print each line on stderr, behind the label."""
+    console = stderr()
+    for line in lines:
+        console.print(f"{label}: {line}")
 
 
 class Bar:

@@ -217,7 +217,7 @@ def _run(
                 f" {', '.join(_OF_FILES[1:])}"
             )
         found = write_scenarios(folder, networks, sections or None)
-        console.stderr().print(f"{plural(len(found), 'scenario file')}: {folder / 'scenarios'}", markup=False)
+        console.stderr().print(f"{plural(len(found), 'scenario file')}: {folder / 'scenarios'}")
         return
     plan = make_plan(
         kind,
@@ -229,8 +229,7 @@ def _run(
         seed=seed,
         overrides=overrides,
     )
-    for reason in plan.left_out:
-        console.stderr().print(f"left out: {reason}", markup=False)
+    console.warn(plan.left_out, "left out")
     with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
         result = execute(plan, workers, bar.update)
     _show(result, form)
@@ -250,15 +249,15 @@ def _show(result: "EvaluationResult", form: str) -> None:
             name = entry["name"]
             parts = result.parts(name)
             cells = [_cells(result, name, [None, *parts], setting) for setting in result.ranked(name)]
-            stdout.print(f"\n{entry['title']}: comparisons won less lost, in percent", markup=False)
+            stdout.print(f"\n{entry['title']}: comparisons won less lost, in percent")
             stdout.print(console.grid(["setting", "all", *parts], cells, right=1))
         sections = [f"{part} {title}" for part, title in PARTS[result.kind].items()]
-        stdout.print(f"Sections: {'; '.join(sections)}.", markup=False)
+        stdout.print(f"Sections: {'; '.join(sections)}.")
         for line in verdict(result):
-            stdout.print(line, markup=False)
+            stdout.print(line)
     err = console.stderr()
-    err.print(f"Evaluation: {result.folder}", markup=False)
-    err.print(f"Report: {write_reports(result)}", markup=False)
+    err.print(f"Evaluation: {result.folder}")
+    err.print(f"Report: {write_reports(result)}")
     if failed := result.manifest.get("failed"):
         raise Failed(f"{plural(failed, 'run')} failed and will be tried again by the same command")
 

@@ -93,8 +93,7 @@ def live(
         overrides = (*overrides, f"run.warmup={warmup}")
     loaded = load_scenario(scenario, overrides, duration)
     plan, chain = plan_and_chain(loaded, settings, runs, seed)
-    warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
-    warnings = [*warned, *chain.notes]
+    warnings = [*plan.warnings, *chain.notes]
     if check:
         missing = _missing(chain)
         _print_support(plan, warnings, missing, form)
@@ -110,9 +109,7 @@ def live(
     if os.environ.pop(privileges.IN_USER_NAMESPACE, None):
         privileges.prepare()
     found = required_programs(chain, keep)
-    err = console.stderr()
-    for warning in warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(warnings)
     engine = versions(found)
     folder, store = made_folder(
         out,
@@ -136,16 +133,15 @@ def live(
     finally:
         watcher.close()
         store.close()
-    for line in (*result.invalid, *result.late, *warmup_warnings(result.settled)):
-        err.print(f"warning: {line}", markup=False)
+    console.warn([*result.invalid, *result.late, *warmup_warnings(result.settled)])
     if form != "table":
         console.write(result.rows(), form)
-        err.print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     out_console = console.stdout()
     out_console.print(console.metrics_table(result))
     if loaded.overrides:
-        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.")
     print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 

@@ -104,10 +104,10 @@ def model_solve(
     folder, _ = made_folder(out, name, lambda folder: result.save(folder, force=force))
     output = console.stdout() if form == "table" else console.stderr()
     for warning in known_failures(result.manifest["settings"], result.rows()):
-        output.print(f"Warning: {warning}", markup=False)
+        output.print(f"Warning: {warning}")
     if form != "table":
         console.write(result.rows(), form)
-        output.print(f"Result: {folder}", markup=False)
+        output.print(f"Result: {folder}")
         return
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
@@ -293,9 +293,7 @@ def model_capture(
         ]
         for name, series in captured.series.items()
     ]
-    err = console.stderr()
-    for warning in captured.warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(captured.warnings)
     heads = ["series", "unit", "mean", "left by the fit (rms)", "explained"]
     console.stdout().print(console.grid(heads, rows, right=2))
     noise = 100 * captured.pep_delay.noise
@@ -307,7 +305,7 @@ def model_capture(
 def _show_markov(result: markov_result.Solution, folder: Path, form: str) -> None:
     if form != "table":
         console.write(result.rows(), form)
-        console.stderr().print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     for title, headings, rows in result.tables():
         print(title)
@@ -369,15 +367,11 @@ def validate(
         f"{loaded.name}-validate",
         lambda folder: start(folder, plan, model, third, force=force, resume=resume),
     )
-    err = console.stderr()
-    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
-        err.print(f"warning: {warning}", markup=False)
-    for reason in plan.left_out:
-        err.print(f"left out: {reason}", markup=False)
+    console.warn(plan.warnings)
+    console.warn(plan.left_out, "left out")
     if isinstance(model, ModelResult):
         equations = model.manifest["settings"]
-        for warning in [*domain_warnings(equations), *left_out(equations)]:
-            err.print(f"warning: {warning}", markup=False)
+        console.warn([*domain_warnings(equations), *left_out(equations)])
     with resumable(context, store, folder) as watcher:
         try:
             execute(store, jobs or cores(), watcher)
@@ -388,7 +382,7 @@ def validate(
         result.report()
     if form != "table":
         console.write(result.rows(), form)
-        err.print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     console.stdout().print(console.validation_table(result))
     print(
@@ -396,5 +390,5 @@ def validate(
         "over time. Differences are from the simulator's mean; their intervals follow from its interval."
     )
     if loaded.overrides:
-        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.")
     print(f"Result: {folder}\nReport: {folder / REPORT}")

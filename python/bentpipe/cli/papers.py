@@ -75,7 +75,7 @@ def reproduce(
         rows = [row for each in made for row in each.rows()]
         console.write(rows, form)
         for each in made:
-            console.stderr().print(f"Report: {each.report}", markup=False)
+            console.stderr().print(f"Report: {each.report}")
         return
     for each in made:
         paper_tables.show(each, console.stdout())

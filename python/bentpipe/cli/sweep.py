@@ -125,10 +125,8 @@ def sweep(
     plan = asked.plan()
     shown = plan.metrics
     folder = out if out is not None else default_folder(f"{asked.name}-sweep")
-    for warning in plan.warnings[:_MOST_WARNINGS]:
-        console.stderr().print(f"warning: {warning}", markup=False)
-    for reason in plan.left_out:
-        console.stderr().print(f"left out: {reason}", markup=False)
+    console.warn(plan.warnings[:_MOST_WARNINGS])
+    console.warn(plan.left_out, "left out")
     open_end = precision is not None
     with workers_and_progress(context, folder, jobs, cluster, open_end=open_end) as (workers, bar):
         result = execute(plan, folder, workers=workers, precision=precision, on_progress=bar.update)
@@ -159,11 +157,10 @@ def sweep(
         if len(cells) > _MOST_ROWS:
             stdout.print(f"The first {_MOST_ROWS} of {len(cells):,} rows; --format json prints all.")
     err = console.stderr()
-    err.print(f"Dataset: {folder}", markup=False)
+    err.print(f"Dataset: {folder}")
     if rows:
-        err.print(f"Report: {result.report()}", markup=False)
-    for line in result.shortfalls():
-        err.print(f"warning: {line}", markup=False)
+        err.print(f"Report: {result.report()}")
+    console.warn(result.shortfalls())
     failures = result.failures
     if failures:
         first = failures[0]

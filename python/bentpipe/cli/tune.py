@@ -126,8 +126,7 @@ def tune(
     plan = Tuning.plan(scenario, aqm, metrics, overrides=changes(overrides, duration), **options)
     folder = out if out is not None else default_folder(f"{plan.scenario.name}-tune-{slug(aqm, ())}")
     err = console.stderr()
-    for warning in plan.space.as_given().warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(plan.space.as_given().warnings)
     with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
         result = execute(
             plan,
@@ -136,13 +135,13 @@ def tune(
             storage=storage,
             study=study,
             on_progress=bar.update,
-            on_message=lambda text: err.print(text, markup=False),
+            on_message=lambda text: err.print(text),
         )
     if form != "table":
         console.write(result.document(), form)
     else:
         _show(result)
-    err.print(f"Result: {folder}", markup=False)
+    err.print(f"Result: {folder}")
     if result.winner is None:
         first = result.found["trials"][0]
         raise Failed(f"no trial completed; the first is {first['outcome']}: {first['note']}")
@@ -158,7 +157,7 @@ def _show(result: "TuneResult") -> None:
 
     out = console.stdout()
     found = result.found
-    out.print(result.counted(), markup=False)
+    out.print(result.counted())
     if result.winner is None:
         out.print("No trial completed, so there is no winner.")
         return
@@ -175,7 +174,6 @@ def _show(result: "TuneResult") -> None:
     out.print(
         f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
         f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search (of 2, both values).",
-        markup=False,
     )
     cells = []
     for row in found["figures"]:
@@ -195,5 +193,5 @@ def _show(result: "TuneResult") -> None:
     heads = ["metric", "setting", "in the search", "on fresh seeds", "runs", "minus defaults", "p, corrected"]
     out.print(console.grid(heads, cells, right=2))
     point = ", ".join(f"{name} = {value}" for name, value in result.winner["point"].items())
-    out.print(f"The winner: {point}", markup=False)
+    out.print(f"The winner: {point}")
     print(f"Setting: {result.folder / BEST}\nReport: {result.folder / REPORT}")

@@ -1,6 +1,5 @@
 """Figures of classes of traffic and of single flows: over time, and as distributions."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -135,8 +134,9 @@ class _FlowCharts(ResultCharts):
             found[setting] = known.sort("opened").gather_every(every)
         if not found:
             return None
-        rates = [as_float(end) * 1e-3 for table in found.values() for end in _ends(table["goodput"])]
-        scale = vega.Scale(type="log", domain=[0.8 * min(rates), 1.25 * max(rates)], nice=False)
+        rates = pl.concat([table["goodput"] for table in found.values()])
+        least, most = (as_float(end) * 1e-3 for end in (rates.min(), rates.max()))
+        scale = vega.Scale(type="log", domain=[0.8 * least, 1.25 * most], nice=False)
         panels = []
         for setting, table in found.items():
             values = [
@@ -246,7 +246,3 @@ class _FlowCharts(ResultCharts):
                 flows = flows.filter(pl.col("completed") & (pl.col("closed") >= 0))
             found.append(flows[column].cast(pl.Float64).drop_nulls())
         return pl.concat(found)
-
-
-def _ends(values: pl.Series) -> Sequence[Any]:
-    return values.min(), values.max()

@@ -238,7 +238,7 @@ class _Charts:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
         base = vega.Chart(vega.InlineData(values=list(values))).encode(x=axis.x())
         # A page has one legend for all figures; a separate file needs its own.
-        legend = self._named() if named else None
+        legend = vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8) if named else None
         shades = vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
         colour = vega.Color("setting:N", scale=shades, legend=legend, sort=self.settings)
         low, high = y.of("low"), vega.Y2("high:Q")
@@ -287,8 +287,9 @@ class _Charts:
             for name in self.settings
         )
         runs = sorted({row["runs"] for row in rows})
+        counted = ("" if len(runs) == 1 else f"{runs[0]} to ") + plural(runs[-1], "run")
         caption = (
-            f"{_doc(metric)} Mean over the runs at each point ({_range(runs)}){self._given()};"
+            f"{_doc(metric)} Mean over the runs at each point ({counted}){self._given()};"
             " the table has the intervals. All maps share one colour scale; grey: no value."
         )
         return Figure(metric.name, _heading(metric), caption, panels, columns)
@@ -525,9 +526,6 @@ class _Charts:
             return self.width
         return int(self.width * (0.46 if columns == 2 else 0.3))
 
-    def _named(self) -> vega.Legend:
-        return vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
-
     def _dash(self, legend: vega.Legend | None) -> vega.StrokeDash:
         dashes = [_DASHES[index // len(PALETTE) % len(_DASHES)] for index in range(len(self.settings))]
         return vega.StrokeDash(
@@ -549,10 +547,6 @@ def _heading(metric: Metric) -> str:
 def _doc(metric: Metric) -> str:
     """Return a metric's description as a sentence."""
     return metric.doc.rstrip(".") + "."
-
-
-def _range(runs: Sequence[int]) -> str:
-    return plural(runs[0], "run") if len(runs) == 1 else f"{runs[0]} to {plural(runs[-1], 'run')}"
 
 
 @dataclass(frozen=True, slots=True)

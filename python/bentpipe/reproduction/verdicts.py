@@ -464,7 +464,9 @@ class Verdicts:
         for check in claim.checks:
             for point, more, than in self._pairs(check, by_seed=isinstance(rule, Order)):
                 total += 1
-                exact = {"exact": True} if isinstance(rule, Order) and self._is_exact(check) else {}
+                # Fluid models have no randomness.
+                fluid = self.paper.experiments[check.experiment].fluid
+                exact = {"exact": True} if isinstance(rule, Order) and fluid else {}
                 holds, found = rule.holds(more, than, **exact)
                 if not holds:
                     failing.append(_comparison(check, point, found))
@@ -500,10 +502,6 @@ class Verdicts:
                 f"holds in {len(holding)} of {plural(len(every), 'comparison')}: {_join_reasons(holding)}",
             )
         return Verdict(NOT_REPRODUCED, f"holds in none of {plural(len(every), 'comparison')}")
-
-    def _is_exact(self, check: Check) -> bool:
-        """Return True if a comparison is between fluid models, which have no randomness."""
-        return self.paper.experiments[check.experiment].fluid
 
     def gains(self, checks: Sequence[Check]) -> dict[str, list[float | None]]:
         """Return the gain of a case over each other one, averaged over the measures [%], per run."""

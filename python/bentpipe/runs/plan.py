@@ -74,6 +74,11 @@ class Plan:
         """Number of runs."""
         return len(self.settings) * len(self.seeds)
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the scenario under each of the settings, each once."""
+        return list(dict.fromkeys(each for setting in self.settings for each in setting.scenario.warnings))
+
 
 def shipped() -> dict[str, Path]:
     """Return the scenarios shipped with Bentpipe, by name."""

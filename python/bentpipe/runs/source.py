@@ -273,14 +273,9 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _cell(scenario: Scenario) -> str:
-    """Return a scenario as HTML for the output of a notebook's cell."""
-    return str(pages.draw("cells.scenario_cell", scenario))
-
-
 for _name, _method in {
     "__repr__": described,
-    "_repr_html_": _cell,
+    "_repr_html_": lambda scenario: str(pages.draw("cells.scenario_cell", scenario)),
     "from_dict": staticmethod(from_dict),
     "to_dict": to_dict,
     "to_toml": to_toml,
