@@ -319,7 +319,7 @@ def _summary(result: Result) -> list[tuple[str, str]]:
     time = "real" if result.engine == LIVE else "simulated"
     capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
     seeds = f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         (
             "Measured",
@@ -332,7 +332,6 @@ def _summary(result: Result) -> list[tuple[str, str]]:
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
 def _engine(result: Result) -> str:

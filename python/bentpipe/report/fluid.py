@@ -13,6 +13,7 @@ from bentpipe.models.fluid import ModelResult
 from bentpipe.models.validation import Stationary, Validation
 from bentpipe.report.overlays import engine_colours, over_time, ratios
 from bentpipe.report.pages import dated, page, parameters
+from bentpipe.report.panels import one_run
 
 __all__ = ["model_page", "validation_page"]
 
@@ -62,9 +63,9 @@ def validation_page(result: Validation) -> str:
     scenario, seeds = manifest["scenario"], result.simulation.seeds
     accounts, rows = result.accounts, result.rows()
     runs = len(seeds)
-    run = f"the run with seed {seeds[0]}" + ("" if runs == 1 else f", the first of {runs}")
     capacity = {entry["name"]: entry["capacity"] * 1e-6 for entry in manifest["settings"]}
     interval = scenario["sample_interval"]
+    run = one_run(seeds[0], runs)
     drawn = over_time(accounts, result.settings, capacity, scenario["duration"], interval, run)
     summed_up = ratios(accounts, rows)
     fluid = result.model if isinstance(result.model, ModelResult) else None
@@ -172,13 +173,12 @@ def _interval(scenario: Mapping[str, Any]) -> str:
 
 def _looked_at(scenario: Mapping[str, Any]) -> list[tuple[str, str]]:
     over = f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         ("Measured", over),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
 def _summary(result: ModelResult, *, equations: bool = True) -> list[tuple[str, str]]:

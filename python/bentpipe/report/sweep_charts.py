@@ -266,26 +266,8 @@ class _Charts:
         return {"xOffset": vega.XOffset("setting:N", sort=self.settings)}
 
     def _maps(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
-        x, y = self.axes
-        means = [row["mean"] for row in rows]
-        least, most = min(means), max(means)
-        columns = min(len(self.settings), 2 if len(x.values) > 6 else 3)
-        written = len(x.values) * len(y.values) <= _WRITTEN and len(x.values) <= (20 if columns == 1 else 9)
-        panels = tuple(
-            Panel(
-                self._map(
-                    [row for row in rows if row["setting"] == name],
-                    x,
-                    y,
-                    name,
-                    (least, most),
-                    metric,
-                    columns,
-                    written=written,
-                )
-            )
-            for name in self.settings
-        )
+        columns = min(len(self.settings), 2 if len(self.axes[0].values) > 6 else 3)
+        panels = tuple(Panel(self._map(metric, rows, name, columns)) for name in self.settings)
         runs = sorted({row["runs"] for row in rows})
         counted = ("" if len(runs) == 1 else f"{runs[0]} to ") + plural(runs[-1], "run")
         caption = (
@@ -294,20 +276,12 @@ class _Charts:
         )
         return Figure(metric.name, _heading(metric), caption, panels, columns)
 
-    def _map(
-        self,
-        rows: Sequence[dict[str, Any]],
-        x: Axis,
-        y: Axis,
-        name: str,
-        ends: tuple[float, float],
-        metric: Metric,
-        columns: int,
-        *,
-        written: bool,
-    ) -> vega.Chart:
-        least, most = ends
-        there = {(row[x.key], row[y.key]): row for row in rows}
+    def _map(self, metric: Metric, rows: Sequence[dict[str, Any]], name: str, columns: int) -> vega.Chart:
+        x, y = self.axes
+        means = [row["mean"] for row in rows]
+        least, most = min(means), max(means)
+        written = len(x.values) * len(y.values) <= _WRITTEN and len(x.values) <= (20 if columns == 1 else 9)
+        there = {(row[x.key], row[y.key]): row for row in rows if row["setting"] == name}
         cells = []
         for at_x in x.values:
             for at_y in y.values:

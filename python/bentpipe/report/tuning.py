@@ -128,7 +128,7 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
         "grid": "a grid",
     }[found["sampler"]]
     again = found["seeds_again"]
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         ("Measured", f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"),
         ("Changed from the file", ", ".join(scenario["overrides"])),
@@ -138,7 +138,6 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
         ("Repeated", f"the first {len(found['again'])}, with seeds {_span(again)}" if again else ""),
         ("Fresh seeds", _span(found["seeds_fresh"])),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
 def _judged(found: Mapping[str, Any]) -> str:

@@ -209,15 +209,15 @@ class Chart:
     def _mark(self, kind: str, /, **options: Any) -> "Chart":  # noqa: ANN401
         return self.properties(mark=_sorted({"type": kind, **options}, ("type",)))
 
-    mark_area = partialmethod(_mark, "area")
-    mark_bar = partialmethod(_mark, "bar")
-    mark_circle = partialmethod(_mark, "circle")
-    mark_line = partialmethod(_mark, "line")
-    mark_point = partialmethod(_mark, "point")
-    mark_rect = partialmethod(_mark, "rect")
-    mark_rule = partialmethod(_mark, "rule")
-    mark_text = partialmethod(_mark, "text")
-    mark_tick = partialmethod(_mark, "tick")
+    mark_area: "partialmethod[Chart]" = partialmethod(_mark, "area")
+    mark_bar: "partialmethod[Chart]" = partialmethod(_mark, "bar")
+    mark_circle: "partialmethod[Chart]" = partialmethod(_mark, "circle")
+    mark_line: "partialmethod[Chart]" = partialmethod(_mark, "line")
+    mark_point: "partialmethod[Chart]" = partialmethod(_mark, "point")
+    mark_rect: "partialmethod[Chart]" = partialmethod(_mark, "rect")
+    mark_rule: "partialmethod[Chart]" = partialmethod(_mark, "rule")
+    mark_text: "partialmethod[Chart]" = partialmethod(_mark, "text")
+    mark_tick: "partialmethod[Chart]" = partialmethod(_mark, "tick")
 
     def encode(self, **channels: Any) -> "Chart":  # noqa: ANN401
         """Add encodings: channels, or `FIELD:TYPE`."""
