@@ -23,6 +23,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
+import blocks
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number, with_unit
 from bentpipe.reproduction.measures import Measure
@@ -124,10 +125,7 @@ def committed(docs: Path) -> dict[str, str]:
 
 def scoreboard(made: Mapping[str, str], found: Mapping[str, Row]) -> str:
     """Return the page with verdicts of the most important claims and the number of verdicts of each paper."""
-    counted = [
-        f"| paper | of | {' | '.join(VERDICTS)} |",
-        f"| --- | --- |{' --: |' * len(VERDICTS)}",
-    ]
+    counted: list[list[str]] = []
     parts: list[str] = []
     for name, page in made.items():
         title = page.partition("\n")[0].removeprefix("# ")
@@ -135,30 +133,29 @@ def scoreboard(made: Mapping[str, str], found: Mapping[str, Row]) -> str:
         counts = list(_COUNTS.finditer(before))
         for kind, of in (each.groups() for each in counts):
             each = {what: count for count, _, what in (part.partition(" ") for part in of.split("; "))}
-            cells = " | ".join(each.get(verdict, "") for verdict in VERDICTS)
             if each.keys() & set(VERDICTS):
-                counted.append(f"| [{name}](reproduction/{name}.md) | {kind} | {cells} |")
+                cells = [each.get(verdict, "") for verdict in VERDICTS]
+                counted.append([f"[{name}](reproduction/{name}.md)", kind, *cells])
         source = before.split("\n\n")[_SOURCE]
         parts += [f"- **[{title}](reproduction/{name}.md)**: {source}"]
     claims = {(name, item["id"]): item for name, kept in found.items() for item in kept["items"]}
+    important = [
+        [claims[key]["text"], f"[{key[0]}](reproduction/{key[0]}.md)", claims[key]["verdict"]]
+        for key in IMPORTANT
+        if key in claims
+    ]
     return "\n".join(
         [
             _HEAD,
             "## The ten most important claims\n",
-            "| claim | paper | verdict |",
-            "| --- | --- | --- |",
-            *(
-                f"| {claims[key]['text']} | [{key[0]}](reproduction/{key[0]}.md) | {claims[key]['verdict']} |"
-                for key in IMPORTANT
-                if key in claims
-            ),
+            blocks.table(["claim", "paper", "verdict"], important, texts=3),
             "\n## What holds and what does not\n",
             *_subjects(claims),
             "## Verdicts\n",
-            *counted,
+            blocks.table(["paper", "of", *VERDICTS], counted, texts=2),
             "\n## What the texts claim\n",
             _LISTED,
-            *_claimed(found),
+            _claimed(found),
             "\n## The papers\n",
             *parts,
             "",
@@ -247,10 +244,9 @@ def _with_verdict(item: Row) -> str:
 _KINDS = ("sentence", "number", "figure", "table")
 
 
-def _claimed(found: Mapping[str, Row]) -> Iterator[str]:
-    """Yield the table of everything that the texts claim, by text and kind."""
-    yield f"| text | {' | '.join(f'{kind}s' for kind in _KINDS)} | judged | {NOT_TRIED} | {NOT_KNOWN} |"
-    yield f"| --- |{' --: |' * (len(_KINDS) + 3)}"
+def _claimed(found: Mapping[str, Row]) -> str:
+    """Return the table of everything that the texts claim, by text and kind."""
+    lines = []
     for name in found:
         rows = statements(load_paper(name))
         for source in dict.fromkeys(row["source"] for row in rows):
@@ -259,7 +255,9 @@ def _claimed(found: Mapping[str, Row]) -> Iterator[str]:
             cells += [
                 sum(row["verdict"] == verdict for row in mine) for verdict in ("", NOT_TRIED, NOT_KNOWN)
             ]
-            yield f"| {name}{f', {source}' if source else ''} | {' | '.join(map(str, cells))} |"
+            lines.append([f"{name}{f', {source}' if source else ''}", *map(str, cells)])
+    heads = ["text", *(f"{kind}s" for kind in _KINDS), "judged", NOT_TRIED, NOT_KNOWN]
+    return blocks.table(heads, lines)
 
 
 def draw(found: Mapping[str, Row]) -> dict[str, str]:
