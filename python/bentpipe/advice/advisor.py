@@ -24,7 +24,7 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.former_names import current_document
+from bentpipe.runs.former_names import read_document
 from bentpipe.runs.plan import (
     Given,
     is_python,
@@ -39,7 +39,7 @@ from bentpipe.runs.plan import (
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
 from bentpipe.runs.result import Result
-from bentpipe.runs.source import Source, metrics_digest
+from bentpipe.runs.source import Source, entry_of, metrics_digest
 from bentpipe.runs.store import MANIFEST, core_digest
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
@@ -200,11 +200,7 @@ class AdvicePlan:
         plain = read(self.scenario, _without(self.overrides, _DURATION))
         known = "\n".join([plain.canonical(), *sorted(_without(self.overrides, _DURATION))])
         return {
-            "scenario": {
-                "name": self.base.name,
-                "sha256": hashlib.sha256(self.base.text.encode()).hexdigest(),
-                "digest": hashlib.sha256(known.encode()).hexdigest(),
-            },
+            "scenario": entry_of(self.base, hashlib.sha256(known.encode()).hexdigest()),
             "overrides": list(self.overrides),
             "settings": list(self.aqms),
             "points": 2,
@@ -245,16 +241,7 @@ class Advice:
         """Read the advice in `folder`; `ResultError` for any other folder."""
         self.folder = Path(folder)
         """Folder of the files."""
-        try:
-            found = files.read_json(self.folder / ADVICE)
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{self.folder}: holds no advice: {error}") from None
-        if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
-            raise ResultError(f"{self.folder}: holds no advice")
-        found = files.unsealed(found, self.folder / ADVICE)
-        files.require_version(found, (1, 2), self.folder / ADVICE)
-        files.require_shape(found, _SHAPE, self.folder / ADVICE)
-        self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
+        self.found = read_document(self.folder / ADVICE, "bentpipe-advice", _SHAPE, "holds no advice")
         """Contents of `advice.json`."""
 
     def __repr__(self) -> str:
