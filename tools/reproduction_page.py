@@ -27,7 +27,7 @@ import blocks
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number, with_unit
 from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import FIELD, Claim, Column, Paper, PrintedTable
+from bentpipe.reproduction.paper import Claim, Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
@@ -55,7 +55,9 @@ from bentpipe.reproduction.verdicts import (
     TABLE,
     UNPAIRED,
     Item,
+    discussion_of,
     explain,
+    fitted_inputs,
     judge_by_means,
     judge_figure,
     with_fitted_sides,
@@ -658,12 +660,7 @@ def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
     tuned = [each for each in kept.get("tuned", []) if each["experiment"] in paper.experiments]
     untried = [_untried(row) for row in statements(paper) if row["verdict"]]
     ordered = sorted(judged, key=lambda item: item["kind"] == RELATION)
-    numbers = kept["numbers"]
-    discussion = [
-        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
-        for paragraph in paper.discussion
-        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
-    ]
+    discussion = discussion_of(paper, kept["numbers"])
     items = [*ordered, *claims, *figures, *untried, *pictures]
     return {**kept, "discussion": discussion, "items": items, "tuned": tuned}
 
@@ -682,25 +679,18 @@ def _key(item: Row) -> _Key:
 def _grounds(paper: Paper) -> dict[_Key, tuple[str, str]]:
     """Return text and digest of each number, ratio and claim of the paper's data, by its key."""
     found: dict[_Key, tuple[str, str]] = {}
-
-    def inputs(table: PrintedTable, column: Column, experiment: str, *rows: str) -> list[str]:
-        return [
-            each.name
-            for each, cells in table.calibrated
-            if any(cells.contains(row, column.name, experiment) for row in rows)
-        ]
-
     for table in paper.tables:
         for column in table.columns:
             base = table.baseline, column.printed.get(table.baseline or "")
             for experiment in table.experiments:
                 for row, printed in column.printed.items():
-                    fitted = inputs(table, column, experiment, row)
+                    fitted = [each.name for each in fitted_inputs(table, column, experiment, row)]
                     digest = _digest(column.rule, printed, base, fitted)
                     found[TABLE, table.name, experiment, row, column.name] = column.measure.label, digest
         for each in table.relations:
             column, experiment, sides = each.column, table.experiments[0], f"{each.row} over {each.to}"
-            digest = _digest(each.rule, each.printed, inputs(table, column, experiment, each.row, each.to))
+            fitted = [one.name for one in fitted_inputs(table, column, experiment, each.row, each.to)]
+            digest = _digest(each.rule, each.printed, fitted)
             text = f"{column.measure.label}: {sides}"
             found[RELATION, table.name, experiment, sides, column.name] = text, digest
     for claim in paper.claims:

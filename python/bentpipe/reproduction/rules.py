@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import ClassVar
 
 from bentpipe.format import brief, likelihood, number, plural
 from bentpipe.reproduction.toml_table import TomlTable
@@ -517,14 +518,10 @@ class Weaker:
     """Rule: the change from one setting to another is smaller in one experiment than in another."""
 
     name: str
-
-    @property
-    def text(self) -> str:
-        """Description of the rule."""
-        return (
-            "the mean paired change is smaller than in the other experiment, and the 95 % interval of the"
-            " difference of the two excludes zero"
-        )
+    text: ClassVar = (
+        "the mean paired change is smaller than in the other experiment, and the 95 % interval of the"
+        " difference of the two excludes zero"
+    )
 
     def judge(self, ours: Summary, theirs: Summary) -> Verdict:
         """Compare two changes [%]."""
@@ -561,11 +558,7 @@ class Ahead:
     """Rule: the best setting of one AQM has a better place in a search than that of another."""
 
     name: str
-
-    @property
-    def text(self) -> str:
-        """Description of the rule."""
-        return "in the last round of the search its best setting has the better place"
+    text: ClassVar = "in the last round of the search its best setting has the better place"
 
     def judge(self, more: str, than: str, ranked: Sequence[str]) -> Verdict:
         """Compare two AQMs by the AQMs of the ranked settings, the best first."""
