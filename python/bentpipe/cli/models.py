@@ -23,9 +23,10 @@ from bentpipe.cli.options import (
     settings_option,
 )
 from bentpipe.errors import ModelError, UsageError
-from bentpipe.format import brief, number, spread
+from bentpipe.format import number
 from bentpipe.models import markov_result, stability
 from bentpipe.models.domain import domain_warnings
+from bentpipe.models.engines import with_spread
 from bentpipe.models.findings import known_failures, left_out
 from bentpipe.models.fluid import QUANTITIES, ModelResult, kind_of, model
 from bentpipe.models.series import capture, check_free
@@ -112,13 +113,7 @@ def model_solve(
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
     for each in QUANTITIES:
-        found = [cells[setting, each.name] for setting in result.settings]
-        values = [
-            "–"
-            if row["mean"] is None
-            else brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
-            for row in found
-        ]
+        values = (with_spread(cells[setting, each.name]) for setting in result.settings)
         rows.append([each.label, each.unit, *values])
     console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
     print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")

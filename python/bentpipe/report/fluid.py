@@ -7,7 +7,7 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 from bentpipe.models.domain import domain_warnings
-from bentpipe.models.engines import QUANTITIES
+from bentpipe.models.engines import QUANTITIES, with_spread
 from bentpipe.models.findings import findings, known_failures, left_out
 from bentpipe.models.fluid import ModelResult
 from bentpipe.models.validation import Stationary, Validation
@@ -28,7 +28,7 @@ def model_page(result: ModelResult) -> str:
         {
             "label": each.label,
             "unit": each.unit,
-            "cells": [_moments(found[setting, each.name]) for setting in result.settings],
+            "cells": [with_spread(found[setting, each.name]) for setting in result.settings],
         }
         for each in QUANTITIES
     ]
@@ -110,8 +110,8 @@ def _verdict(result: ModelResult, found: Mapping[tuple[str, str], Mapping[str, A
     for setting in result.settings:
         queue, rate = found[setting, "queue"], found[setting, "throughput"]
         lines.append(
-            f"{setting}: a queue of {_moments(queue)} {queue['unit']},"
-            f" a throughput of {_moments(rate)} {rate['unit']}."
+            f"{setting}: a queue of {with_spread(queue)} {queue['unit']},"
+            f" a throughput of {with_spread(rate)} {rate['unit']}."
         )
     return lines
 
@@ -150,12 +150,6 @@ def _groups(
             )
         groups.append({"setting": setting, "rows": lines})
     return groups
-
-
-def _moments(row: Mapping[str, Any]) -> str:
-    if row["mean"] is None:
-        return "–"
-    return brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
 
 
 def _capacity(result: ModelResult) -> dict[str, float]:
