@@ -4,7 +4,6 @@ Three rounds, each on its own seeds: a search of each AQM's parameters with shor
 each AQM at full length, and a final of the best of each AQM, the current setting and DropTail.
 """
 
-import difflib
 import hashlib
 import json
 import math
@@ -21,7 +20,7 @@ from bentpipe import _core, files, pages
 from bentpipe.advice.judge import MARGIN, TOLERANCE, Judgement, Rule
 from bentpipe.advice.rules import Candidate, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import clock
+from bentpipe.format import clock, meant
 from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import read_document
@@ -538,8 +537,7 @@ def _check_names(base: _core.Scenario, names: Sequence[str]) -> None:
         if is_python(base, name):
             PythonAqm(name, imported(name))
         elif name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            hint = f"did you mean {', '.join(near)}?" if near else "bentpipe list aqms shows them"
+            hint = meant(name, known, most=3, cutoff=0.5) or "bentpipe list aqms shows them"
             raise UsageError(f'--aqms: there is no AQM "{name}"; {hint}')
         if name in names[:index]:
             raise UsageError(f"--aqms {name}: found twice; allowed: each once")

@@ -1,6 +1,5 @@
 """Results as data frames."""
 
-import difflib
 import json
 import shutil
 import weakref
@@ -15,7 +14,7 @@ import polars as pl
 
 from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import plural
+from bentpipe.format import meant, plural
 from bentpipe.runs.former_names import SERIES as FORMER_SERIES
 from bentpipe.runs.former_names import current_counters, current_table
 from bentpipe.runs.store import (
@@ -382,8 +381,7 @@ class Result:
         """
         known = self.series_names()
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(known)}"
+            hint = meant(name, known, most=3) or f"there are {', '.join(known)}"
             if name in FORMER_SERIES:
                 hint = f"it is now called {FORMER_SERIES[name]}"
             raise ResultError(f'there is no series "{name}"; {hint}')

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import polars as pl
 
 from bentpipe.errors import UsageError
+from bentpipe.format import meant
 from bentpipe.stats.class_metrics import CLASS_METRICS, class_metric, class_metrics
 from bentpipe.stats.recorded import (
     Metric,
@@ -808,7 +809,6 @@ def named_metric(name: str, where: str = "") -> Metric:
     """Return the metric called `name`; raise `UsageError`, prefixed by `where`, for an unknown name."""
     metric = find(name)
     if metric is None:
-        near = difflib.get_close_matches(name, _BY_NAME, n=3)
         traffic_class, dot, last = name.rpartition(".")
         if name in DEPRECATED:
             hint = f"it is now called {DEPRECATED[name]}"
@@ -821,7 +821,7 @@ def named_metric(name: str, where: str = "") -> Metric:
                 else f"a class of traffic has {', '.join(of_classes)}"
             )
         else:
-            hint = f"did you mean {', '.join(near)}?" if near else "docs/metrics.md lists them"
+            hint = meant(name, _BY_NAME, most=3) or "docs/metrics.md lists them"
         raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
     return metric
 
