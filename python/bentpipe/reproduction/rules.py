@@ -73,6 +73,8 @@ NOTHING = Summary(None, None, None, 0)
 
 Values = Sequence[float | None]
 """One value per run, in the order of seeds; `None` for a run without a value."""
+Baseline = tuple[str, float, Values]
+"""Row from which a direction is judged: its name, its printed value and ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,8 @@ class CellRule(ABC):
         """Description of the rule."""
 
     @abstractmethod
-    def judge(
-        self,
-        printed: float,
-        ours: Values,
-        *,
-        base: tuple[str, float, Values] | None = None,
-    ) -> Verdict:
-        """Compare `ours` with `printed`; `base` is the baseline of directions: name, printed, ours."""
+    def judge(self, printed: float, ours: Values, *, base: Baseline | None = None) -> Verdict:
+        """Compare `ours` with `printed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +118,8 @@ class Near(CellRule):
             f" prediction interval ({self.runs} runs or more)"
         )
 
-    def judge(
-        self,
-        printed: float,
-        ours: Values,
-        *,
-        base: tuple[str, float, Values] | None = None,
-    ) -> Verdict:
-        """Compare `ours` with `printed`; `base` is the baseline of directions: name, printed, ours."""
+    def judge(self, printed: float, ours: Values, *, base: Baseline | None = None) -> Verdict:
+        """Compare `ours` with `printed`."""
         found = summarise(ours)
         if found.mean is None:
             return Verdict(NOT_REPRODUCED, "none of our runs has a value")
@@ -726,7 +716,7 @@ def _judge_range(low: float, high: float, found: Sequence[Summary]) -> str:
     return DIRECTION_ONLY if same else NOT_REPRODUCED
 
 
-def _direction(printed: float, ours: Values, base: tuple[str, float, Values]) -> tuple[bool, str]:
+def _direction(printed: float, ours: Values, base: Baseline) -> tuple[bool, str]:
     """Return True if the paired difference to `base` significantly has the printed sign, and why."""
     name, theirs, others = base
     step, found = printed - theirs, paired(ours, others)
