@@ -17,6 +17,8 @@ from bentpipe.report.panels import one_run
 
 __all__ = ["model_page", "validation_page"]
 
+_ONE_RUN = "One run per setting: there are no confidence intervals, and differences may be due to chance."
+
 
 def model_page(result: ModelResult) -> str:
     """Return the report of a model's result as HTML."""
@@ -73,6 +75,7 @@ def validation_page(result: Validation) -> str:
     inputs = {entry["name"]: entry for entry in fluid.manifest["settings"]} if fluid else {}
     printed = [row["printed"] for row in rows if row["printed"]]
     summary_of = findings(rows, [account.engine for account in accounts], inputs)
+    few = [_ONE_RUN] if runs == 1 else []
     summary = [
         *(_summary(fluid, equations=False) if fluid else _looked_at(scenario)),
         ("Runs", f"{plural(runs, 'run')} per setting, seeds {', '.join(map(str, seeds))}"),
@@ -86,7 +89,7 @@ def validation_page(result: Validation) -> str:
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
-        warnings=(_all_warnings(fluid) if fluid else notes) + _few(runs),
+        warnings=(_all_warnings(fluid) if fluid else notes) + few,
         engines=accounts,
         colours=engine_colours(accounts),
         settings=result.settings,
@@ -216,12 +219,6 @@ def _warnings(result: ModelResult) -> list[str]:
 def _all_warnings(result: ModelResult) -> list[str]:
     settings = result.manifest["settings"]
     return [*domain_warnings(settings), *left_out(settings), *_warnings(result)]
-
-
-def _few(runs: int) -> list[str]:
-    if runs > 1:
-        return []
-    return ["One run per setting: there are no confidence intervals, and differences may be due to chance."]
 
 
 def _equations(result: ModelResult) -> list[dict[str, Any]]:
