@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe import _core
+from blocks import table
 
 __all__ = ["HeaderError", "Page", "index", "pages"]
 
@@ -176,30 +177,26 @@ def pages(root: Path = ROOT) -> list[Page]:
 
 def index(every: list[Page]) -> str:
     """Return the page that lists all others."""
+    heads = ["name", "kind", "title", "source", "position", "fluid model", "presets"]
     rows = []
     for page in every:
-        presets = ", ".join(preset["name"] for preset in page.entry.get("presets", []))
-        rows.append(
-            f"| [`{page.name}`]({page.name}.md) | {page.what} | {page.entry['title']} | "
-            f"{_cell(page.entry['source'])} | {page.placement} | {_yes(page.entry.get('fluid_model'))} |"
-            f" {presets} |"
-        )
+        entry = page.entry
+        cells = [f"[`{page.name}`]({page.name}.md)", page.what, entry["title"], _cell(entry["source"])]
+        cells += [page.placement, _yes(entry.get("fluid_model"))]
+        rows.append([*cells, ", ".join(preset["name"] for preset in entry.get("presets", []))])
+    markings = [
+        [f"`{each['name']}`", _cell(each["title"]), _cell(each["source"])]
+        for each in json.loads(_core.registry())["markings"]
+    ]
     text = "\n".join(
         [
             _NOTICE.format("the registry, crates/queue/src/registry.rs"),
             _INDEX,
-            "| name | kind | title | source | position | fluid model | presets |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-            *rows,
+            table(heads, rows, texts=len(heads)),
             "",
             'The marking method, `marking = "NAME"`, determines the action taken for a mark:',
             "",
-            "| name | action | source |",
-            "| --- | --- | --- |",
-            *(
-                f"| `{each['name']}` | {_cell(each['title'])} | {_cell(each['source'])} |"
-                for each in json.loads(_core.registry())["markings"]
-            ),
+            table(["name", "action", "source"], markings, texts=3),
         ]
     )
     return text + "\n" + "\n".join(_sources(text)) + "\n"
@@ -319,15 +316,11 @@ def _presets(presets: list[dict[str, Any]], params: list[dict[str, Any]]) -> lis
                 for name, value in marking["values"].items()
             )
             values.append(f"marking `{marking['name']}`" + (f" with {given}" if given else ""))
-        rows.append(
-            f"| {preset['name']} | {_cell(preset['source'])} | {', '.join(values) or 'the defaults'} |"
-        )
+        rows.append([preset["name"], _cell(preset["source"]), ", ".join(values) or "the defaults"])
     return [
         'Selected by `aqm = { preset = "NAME" }`; other parameters have their defaults.',
         "",
-        "| name | source | values |",
-        "| --- | --- | --- |",
-        *rows,
+        table(["name", "source", "values"], rows, texts=3),
     ]
 
 

@@ -13,12 +13,12 @@ import polars as pl
 
 import bentpipe as bp
 from bentpipe import Result, Scenario
-from bentpipe.format import number, quantity
+from bentpipe.format import number
 from bentpipe.models.stability import margins
 from bentpipe.stats.intervals import paired, summarise
 from bentpipe.stats.objectives import Judged, judged, limits_from, objectives_from
 from blocks import table, with_blocks
-from stored_runs import Runs, Values, draw, head, known
+from stored_runs import Runs, Values, draw, head, known, shown
 
 __all__ = ["PAGE", "renew", "tuning_order"]
 
@@ -56,9 +56,9 @@ def comparison(result: Result, metrics: Sequence[str], baseline: str = OLD, *, p
     rows = []
     for setting in result.settings:
         found = [summarise(values[setting][name]) for name in metrics]
-        rows.append([f"`{setting}`", *(quantity(each.mean, each.ci95) for each in found), places[setting]])
+        rows.append([f"`{setting}`", *shown(found), places[setting]])
     differences = [paired(values[NEW][name], values[baseline][name]) for name in metrics]
-    rows.append([f"`{NEW}` − `{baseline}`", *(quantity(each.mean, each.ci95) for each in differences), ""])
+    rows.append([f"`{NEW}` − `{baseline}`", *shown(differences), ""])
     heads = ["setting", *map(head, metrics), "place"]
     return table(heads, rows) if placed else table(heads[:-1], [row[:-1] for row in rows])
 
@@ -123,8 +123,7 @@ def queues(named: Mapping[str, list[list[float]]]) -> str:
     """Return the mean queues of a start as a table."""
     rows = []
     for name, found in named.items():
-        means = [summarise(each) for each in found]
-        rows.append([name, *(quantity(each.mean, each.ci95) for each in means)])
+        rows.append([name, *shown(summarise(each) for each in found)])
     return table(["mean queue [packets]", "0 to 10 s", "10 to 20 s", "20 to 30 s"], rows)
 
 
@@ -146,14 +145,14 @@ def start(runs: Runs, figures: Path) -> str:
     ]
     named |= {f"`{name}`, simulated, return link of 200 Mbit/s": parts(fast, name) for name in settings[1:]}
     named |= {f"`{name}`, live, one run": parts(live, name) for name in settings[1:]}
-    shown = []
+    charts = []
     for title, each in (("simulated", result), ("live", live)):
         every = each.series("transmit_queue")
         series = every.group_by("setting", "time").agg(pl.col("value").mean())
-        shown.append(
+        charts.append(
             lines(series.sort("time"), "time", ("time [s]", f"queue, {title} [packets]"), 500, settings)
         )
-    draw(figures / "start.svg", alt.vconcat(*shown))
+    draw(figures / "start.svg", alt.vconcat(*charts))
     return queues(named)
 
 
@@ -191,8 +190,7 @@ def delay(runs: Runs, figures: Path) -> str:
         cells = [f"{ms} ms"]
         for setting in compared:
             rates = known(values, setting, "throughput")
-            found = [summarise(rates), summarise(spread(values, setting))]
-            cells.extend(quantity(each.mean, each.ci95) for each in found)
+            cells += shown([summarise(rates), summarise(spread(values, setting))])
             drawn.append({"setting": setting, "delay": ms, "value": fmean(spread(values, setting))})
         rows.append(cells)
     data = pl.DataFrame(drawn)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from blocks import replaced
+from blocks import replaced, table
 
 BEGIN, END = "<!-- begin: {} made by tools/beam_page.py -->", "<!-- end -->"
 
@@ -65,21 +65,20 @@ SIZE: Sequence[Row] = (
 )
 
 
-def table(rows: Sequence[Row], figures: Mapping[str, float]) -> str:
+def measured(rows: Sequence[Row], figures: Mapping[str, float]) -> str:
     """Return a table of the rows that have figures."""
-    lines = ["| measured | found | target |", "| --- | --: | --: |"]
+    cells = []
     for label, found, target in rows:
         try:
-            cells = (label.format(**figures), found.format(**figures), target)
+            cells.append((label.format(**figures), found.format(**figures), target))
         except KeyError:
             continue
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return table(["measured", "found", "target"], cells)
 
 
 TABLES: Mapping[str, Callable[[Mapping[str, float]], str]] = {
-    "shares": lambda figures: table(SHARES, figures),
-    "size": lambda figures: table(SIZE, figures),
+    "shares": lambda figures: measured(SHARES, figures),
+    "size": lambda figures: measured(SIZE, figures),
 }
 
 

@@ -27,7 +27,7 @@ def with_blocks(page: Path, blocks: Mapping[str, Callable[[], str]], target: str
         page.write_text(text, encoding="utf-8")
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with numbers from the second column on."""
-    lines = [f"| {' | '.join(heads)} |", f"| --- |{' --: |' * (len(heads) - 1)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
+    """Return a Markdown table with texts in the first columns, of that number, and numbers in the others."""
+    aligned = ["---"] * texts + ["--:"] * (len(heads) - texts)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heads, aligned, *rows])

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bentpipe import files
-from bentpipe.format import quantity
+from bentpipe.format import quantity, with_unit
 from bentpipe.report.comparison import picture
 from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction import Reproduction, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.stats.intervals import summarise
+from blocks import table
 from reference import with_generated
 
-__all__ = ["FIGURES", "renew", "table"]
+__all__ = ["FIGURES", "renew", "tables"]
 
 FIGURES = ("delay-operation", "delay-queue", "delay-timeouts")
 """Figures of byun2007 on the page."""
@@ -25,25 +26,21 @@ _WIDTH = 390
 PAGE = "delay.md"
 
 
-def table(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
+def tables(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
     """Return measures of the first figure as Markdown, with a row per delay: means with 95 % intervals."""
     (shown,) = (each for each in made.paper.pictures if each.name == FIGURES[0])
     parts = []
     for name in measures:
         (measure,) = (each for each in shown.measures if each.name == name)
-        parts += [
-            f"{measure.label}{f' [{measure.unit}]' if measure.unit else ''}:",
-            "",
-            f"| delay | {' | '.join(shown.cases)} |",
-            f"| --- |{' --: |' * len(shown.cases)}",
-        ]
+        rows = []
         for point in made.paper.experiments[shown.experiment].points:
             cells = []
             for case in shown.cases:
                 found = summarise(made.verdicts.values(shown.experiment, case, measure, point.label))
                 cells.append(quantity(found.mean, found.ci95))
-            parts.append(f"| {point.label} | {' | '.join(cells)} |")
-        parts.append("")
+            rows.append([point.label, *cells])
+        heading = f"{with_unit(measure.label, measure.unit)}:"
+        parts += [heading, "", table(["delay", *shown.cases], rows), ""]
     return "\n".join(parts)
 
 
@@ -57,7 +54,7 @@ def renew(docs: Path, out: Path) -> None:
         fixed = Figure(drawn.name, drawn.title, drawn.caption, panels, drawn.columns, drawn.legend)
         files.write(docs / "figures" / f"{shown.name}.svg", picture(fixed))
     page = docs / PAGE
-    page.write_text(with_generated(page.read_text(encoding="utf-8"), table(made), page), encoding="utf-8")
+    page.write_text(with_generated(page.read_text(encoding="utf-8"), tables(made), page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from bentpipe.evaluation.findings import sentence, verdict
 from bentpipe.evaluation.result import PARTS, SCENARIOS, EvaluationResult, open_evaluation
 from bentpipe.format import number, plural
 from bentpipe.report.evaluation import ELLIPSES, multiples
+from blocks import table
 
 _TITLES = {
     "aqm": ("AQMs in the cases of RFC 7928", "bentpipe evaluate aqm --settings all"),
@@ -83,17 +84,17 @@ def _profile(result: EvaluationResult, network: dict[str, Any], figures: Path) -
         "",
         network["text"],
         "",
-        f"| {' | '.join(heads)} |",
-        f"| --- | {' | '.join('--:' for _ in heads[1:])} |",
     ]
+    rows = []
     for setting in result.ranked(name):
-        cells = []
+        cells = [f"`{setting}`"]
         for part in (None, *parts):
             found = result.standing(name, part)[setting]
             dominated = f" ({found.dominated})" if found.dominated else ""
             cells.append(f"{100 * found.net:+z.0f}{dominated}")
-        lines.append(f"| `{setting}` | {' | '.join(cells)} |")
+        rows.append(cells)
     lines += [
+        table(heads, rows),
         "",
         f"![Delay and goodput of each setting, {network['title']}](figures/{picture.name})",
         "",
@@ -114,9 +115,8 @@ def _calibration(result: EvaluationResult) -> list[str]:
         " a PEP the senders lose nothing: its buffers slow them, and what the transmit queue drops the"
         " spacelink sends again. There, the numbers are those of the terrestrial link.",
         "",
-        "| profile | section | flows | loss under `droptail` [%] |",
-        "| --- | --- | --: | --: |",
     ]
+    rows = []
     for each in result.profiles:
         network = profile("aqm", each["name"])
         if network.has_gateway:
@@ -126,8 +126,9 @@ def _calibration(result: EvaluationResult) -> list[str]:
                 file = result.folder / SCENARIOS / case.profile / f"{case.name}.toml"
                 flows = tomllib.loads(file.read_text(encoding="utf-8"))["traffic"]["bulk"]["flows"]
                 loss = case.mean("loss_rate", "droptail")
-                lines.append(f"| {each['title']} | {case.section} | {flows} | {number(loss, 2)} |")
-    return [*lines, ""]
+                rows.append([each["title"], case.section, str(flows), number(loss, 2)])
+    heads = ["profile", "section", "flows", "loss under `droptail` [%]"]
+    return [*lines, table(heads, rows, texts=2), ""]
 
 
 def _delays(result: EvaluationResult, name: str) -> list[str]:

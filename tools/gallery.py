@@ -16,6 +16,7 @@ import altair as alt
 import vl_convert
 
 import bentpipe as bp
+from bentpipe.format import with_unit
 from bentpipe.report.decimate import decimate
 from bentpipe.report.panels import CONFIG
 from bentpipe.report.plots import SERIES
@@ -157,7 +158,7 @@ def picture(entry: Entry, runs: dict[str, tuple[bp.Result, str]]) -> str:
         text = known.label if known else metric
         text = text.split(": ")[-1] if len(entry.picture) > 1 else text
         base = alt.Chart(alt.InlineData(values=bars)).encode(
-            x=alt.X("y:Q", title=f"{text} [{unit}]" if unit else text),
+            x=alt.X("y:Q", title=with_unit(text, unit)),
             y=alt.Y("of:N", title=None, sort=[str(bar["of"]) for bar in bars], axis=alt.Axis(labelLimit=200)),
         )
         drawn = (

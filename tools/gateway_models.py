@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import blocks
 from bentpipe.models.fluid import model
 from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load
@@ -127,7 +128,7 @@ def _one_at_a_time() -> str:
     heads = [
         f"{each}: {what}" for each in CASE_SETTINGS for what in ("load [Mbit/s]", "p [%]", "queue [packets]")
     ]
-    lines = [f"| case | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
+    rows = []
     for case in CASES:
         change = {"run.duration": "5 min", **case.change}
         found = (modelled if case.modelled else simulated)(change, CASE_SETTINGS)
@@ -136,8 +137,8 @@ def _one_at_a_time() -> str:
             for x in found.values()
             for cell in (f"{x.load:.1f}", f"{x.p:.1f}", f"{x.queue:.0f} ± {x.std:.0f}")
         ]
-        lines.append(f"| {case.name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([case.name, *cells])
+    return blocks.table(["case", *heads], rows)
 
 
 def _grid(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]]) -> str:
@@ -172,12 +173,12 @@ def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]])
         ("queue", "queue [packets]", False),
         ("std", "queue, std [packets]", False),
     )
-    lines = [f"| AQM | quantity | {' | '.join(MODELS)} |", f"| --- | --- |{' --: |' * len(MODELS)}"]
-    for setting in SETTINGS:
-        for of, label, relative in kinds:
-            cells = [off(who, setting, of, relative) for who in MODELS]
-            lines.append(f"| {setting} | {label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [
+        [setting, label, *(off(who, setting, of, relative) for who in MODELS)]
+        for setting in SETTINGS
+        for of, label, relative in kinds
+    ]
+    return blocks.table(["AQM", "quantity", *MODELS], rows, texts=2)
 
 
 def tables() -> tuple[str, str]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from blocks import replaced
+from blocks import replaced, table
 
 __all__ = [
     "LIMIT",
@@ -226,25 +226,22 @@ def page(text: str, counts: Counts) -> str:
     """Return the page with the tables of `counts`."""
     for kind, heading in _KINDS.items():
         rows = [
-            f"| {name.partition(': ')[2]} | {section.instructions:,.0f} |"
+            [name.partition(": ")[2], f"{section.instructions:,.0f}"]
             for name, section in counts.sections.items()
             if name.startswith(f"{kind}: ")
         ]
         units = {each.unit for name, each in counts.sections.items() if name.startswith(f"{kind}: ")}
-        table = [f"| {heading} | instructions per {' or '.join(sorted(units))} |", "| --- | --: |", *rows]
-        text = _replaced(text, kind, "\n".join(table))
+        heads = [heading, f"instructions per {' or '.join(sorted(units))}"]
+        text = _replaced(text, kind, table(heads, rows))
     return _replaced(text, "environment", f"Counted with {counts.environment()}.")
 
 
 def parts_page(text: str, counts: Counts) -> str:
     """Return the page of the simulator with the shares of its parts."""
     found = {name.partition(": ")[2]: each.parts for name, each in counts.sections.items() if each.parts}
-    rows = [
-        f"| {part} | {' | '.join(f'{shares[part]:.1f}' for shares in found.values())} |"
-        for part in (*_PARTS, _REST)
-    ]
-    table = [f"| part [%] | {' | '.join(found)} |", f"| --- |{' --: |' * len(found)}", *rows]
-    return replaced(text, BEGIN.format("parts"), END, "\n".join(table), str(PARTS_PAGE))
+    rows = [[part, *(f"{shares[part]:.1f}" for shares in found.values())] for part in (*_PARTS, _REST)]
+    shares = table(["part [%]", *found], rows)
+    return replaced(text, BEGIN.format("parts"), END, shares, str(PARTS_PAGE))
 
 
 def read(text: str) -> Counts:

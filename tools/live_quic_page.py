@@ -84,9 +84,7 @@ def agreement(
 
     `traffic` replaces its pages, with changes of the scenario; the runs of the settings `many` differ.
     """
-    runs.folder.mkdir(parents=True, exist_ok=True)
-    path = runs.folder / f"{name}.toml"
-    path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + traffic[0], encoding="utf-8")
+    path = runs.write(f"{name}.toml", bp.load("live-smoke").text.split("[traffic.web]")[0] + traffic[0])
     scenario = bp.load(path, set={**CHANGES, **traffic[1]})
     few = [setting for setting in SETTINGS if setting not in many]
     rows = [
@@ -111,10 +109,7 @@ def both_engines(
     `prefix` begins the names of both results; `numbers` are those of live and simulated runs, and the seed.
     """
     live_runs, simulated_runs, seed = numbers
-    live = runs.of(f"{prefix}live", scenario, settings, live_runs, seed=seed, live=True)
-    if live.invalid:
-        raise SystemExit("; ".join(live.invalid))
-    simulated = runs.of(f"{prefix}simulated", scenario, settings, simulated_runs, seed=seed)
+    simulated, live = runs.of_both(prefix, scenario, settings, (simulated_runs, live_runs), seed)
     before, after = simulated.values(), live.values()
     return [
         Compared(

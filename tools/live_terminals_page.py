@@ -121,13 +121,9 @@ def of_terminals(setting: str, simulated: bp.Result, live: bp.Result) -> list[Co
 
 def agreement(runs: Runs) -> str:
     """Compare live runs of terminals with simulated ones, setting by setting."""
-    runs.folder.mkdir(parents=True, exist_ok=True)
     scenario = bp.load(SCENARIO)
     settings = scenario.settings
-    live = runs.of("live", scenario, settings, RUNS, seed=SEED, live=True)
-    if live.invalid:
-        raise SystemExit("; ".join(live.invalid))
-    simulated = runs.of("simulated", scenario, settings, RUNS, seed=SEED)
+    simulated, live = runs.of_both("", scenario, settings, (RUNS, RUNS), SEED)
     parts = []
     for setting in settings:
         rows = [*of_subject(setting, simulated, live), *of_groups(setting, simulated, live)]

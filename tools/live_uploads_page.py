@@ -96,11 +96,8 @@ flows = 2
 
 def agreement(runs: Runs) -> str:
     """Compare live runs of uploads with simulated ones."""
-    runs.folder.mkdir(parents=True, exist_ok=True)
-    path = runs.folder / "uploads.toml"
-    path.write_text(SCENARIO, encoding="utf-8")
-    numbers = (LIVE_RUNS, SIMULATED_RUNS, SEED)
-    return compared(both_engines(runs, "", bp.load(path), numbers, SETTINGS, METRICS))
+    scenario, numbers = bp.load(runs.write("uploads.toml", SCENARIO)), (LIVE_RUNS, SIMULATED_RUNS, SEED)
+    return compared(both_engines(runs, "", scenario, numbers, SETTINGS, METRICS))
 
 
 def renew(docs: Path, out: Path) -> None:

@@ -12,10 +12,9 @@ import polars as pl
 
 import bentpipe as bp
 from backlog_page import NEW, lines, spread
-from bentpipe.format import quantity
 from bentpipe.stats.intervals import summarise
 from blocks import table, with_blocks
-from stored_runs import Runs, draw, head, known
+from stored_runs import Runs, draw, head, known, shown
 
 __all__ = ["PAGE", "SCENARIOS", "renew"]
 
@@ -48,9 +47,9 @@ def places(runs: Runs, scenario: str) -> str:
         loaded = bp.load(scenario, set={"gateway.mark": mark, "setting.slower": SLOWER})
         values = runs.of(f"{scenario}-{mark}", loaded, settings, RUNS, seed=SEED).values()
         for setting in settings:
-            found = [summarise(known(values, setting, name)) for name in METRICS]
             name = f"`{NEW}`, 2 s" if setting == "slower" else f"`{setting}`"
-            rows.append([f"{place}: {name}", *(quantity(each.mean, each.ci95) for each in found)])
+            found = (summarise(known(values, setting, metric)) for metric in METRICS)
+            rows.append([f"{place}: {name}", *shown(found)])
     return table(["AQM", *map(head, METRICS)], rows)
 
 
@@ -61,11 +60,11 @@ def pictures(runs: Runs, figures: Path) -> None:
     for scenario in SCENARIOS:
         result = bp.open(runs.folder / f"{scenario}-receive")
         series = result.series("transmit_queue")
-        shown = series.filter(
+        part = series.filter(
             (pl.col("seed") == SEED) & pl.col("setting").is_in(names) & pl.col("time").is_between(*SHOWN)
         )
         title = f"queue, {scenario.removeprefix('onboard-')} [packets]"
-        charts.append(lines(shown, "time", ("time [s]", title), 500, names))
+        charts.append(lines(part, "time", ("time [s]", title), 500, names))
     draw(figures / "queue.svg", alt.vconcat(*charts))
 
 
@@ -86,7 +85,7 @@ def delays(runs: Runs, figures: Path) -> str:
         cells = [f"{ms} ms"]
         for name in names:
             rates, varies = known(values, name, "throughput"), spread(values, name)
-            cells += [quantity(each.mean, each.ci95) for each in (summarise(rates), summarise(varies))]
+            cells += shown([summarise(rates), summarise(varies)])
             drawn.append({"setting": LABELS.get(name, name), "delay": ms, "value": fmean(rates)})
         rows.append(cells)
     labels = [LABELS.get(name, name) for name in names]

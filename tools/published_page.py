@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import blocks
 from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.reading import load_paper
 from bentpipe.reproduction.report import VERDICTS_FILE
@@ -86,9 +87,9 @@ def _anchor(title: str) -> str:
 
 def _matrix(paper: Paper, numbers: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a table: for each pair of flows and each queue the reproduced share of the printed numbers."""
-    shown = [f"| flows | {' | '.join(_QUEUES)} |", f"| --- |{' --: |' * len(_QUEUES)}"]
+    rows = []
     for table in paper.tables:
-        row = []
+        row = [table.title]
         for queue in _QUEUES:
             found = [
                 item
@@ -97,8 +98,8 @@ def _matrix(paper: Paper, numbers: Sequence[Mapping[str, Any]]) -> list[str]:
             ]
             held = sum(item["verdict"] == REPRODUCED for item in found)
             row.append(f"{held} of {len(found)}" if found else "")
-        shown.append(f"| {table.title} | {' | '.join(row)} |")
-    return shown
+        rows.append(row)
+    return blocks.table(["flows", *_QUEUES], rows).splitlines()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ import altair as alt
 import polars as pl
 
 import bentpipe as bp
-from bentpipe.format import quantity
 from bentpipe.runs.plan import slug
 from bentpipe.stats.intervals import summarise
 from blocks import table, with_blocks
-from stored_runs import Runs, Values, draw, known
+from stored_runs import Runs, Values, draw, known, shown
 
 __all__ = ["PAGE", "renew"]
 
@@ -124,8 +123,7 @@ think_time = "1 s"
 
 def cells(values: Values, setting: str, metrics: tuple[str, ...]) -> list[str]:
     """Return means with 95 % intervals."""
-    found = (summarise(known(values, setting, name)) for name in metrics)
-    return [quantity(each.mean, each.ci95) for each in found]
+    return shown(summarise(known(values, setting, name)) for name in metrics)
 
 
 def queues(runs: Runs, figures: Path) -> str:
@@ -137,15 +135,15 @@ def queues(runs: Runs, figures: Path) -> str:
         for setting in SETTINGS
         for transport, metric in (("TCP, split", "web_tcp.page_time_p75"), ("QUIC", "web_quic.page_time_p75"))
     ]
-    shown = alt.Chart(pl.DataFrame(drawn)).encode(
+    times = alt.Chart(pl.DataFrame(drawn)).encode(
         alt.Y("setting:N", sort=list(SETTINGS), title=None),
         alt.X("time:Q", scale=alt.Scale(type="log"), title="page load time, 75th percentile [s]"),
     )
-    dots = shown.mark_point(filled=True, size=90).encode(
+    dots = times.mark_point(filled=True, size=90).encode(
         alt.Color("transport:N", scale=alt.Scale(range=["#b5482f", "#2f6db5"]), title=None),
         alt.Shape("transport:N", title=None),
     )
-    lines = shown.mark_line(color="#999").encode(alt.Detail("setting:N"))
+    lines = times.mark_line(color="#999").encode(alt.Detail("setting:N"))
     draw(figures / "pages.svg", (lines + dots).properties(width=390, height=210))
     rows = [[f"`{setting}`", *cells(values, setting, tuple(METRICS))] for setting in SETTINGS]
     return table(["setting", *METRICS.values()], rows)
@@ -205,9 +203,7 @@ def priorities(runs: Runs) -> str:
 
 def alone(runs: Runs) -> str:
     """Load pages one after the other on an idle link."""
-    runs.folder.mkdir(parents=True, exist_ok=True)
-    path = runs.folder / "alone.toml"
-    path.write_text(ALONE, encoding="utf-8")
+    path = runs.write("alone.toml", ALONE)
     rows = []
     for name, keys in TRANSPORTS.items():
         loaded = bp.load(path, set={f"transport.quic.{key}": value for key, value in keys.items()})

@@ -18,13 +18,13 @@ import algorithm_pages as algorithms
 import python_reference
 import scenario_reference
 from bentpipe.cli.app import cli
-from bentpipe.format import clock, number
+from bentpipe.format import clock, number, with_unit
 from bentpipe.models import series
 from bentpipe.qoe import thresholds, voice
 from bentpipe.runs.result import Result
 from bentpipe.stats import class_metrics, metrics
 from bentpipe.stats.ranking import CRITERIA, ranking
-from blocks import replaced
+from blocks import replaced, table
 
 __all__ = ["PAGES", "choices", "commands", "quality_tables", "updated", "with_generated"]
 
@@ -116,18 +116,15 @@ def with_generated(text: str, generated: str, page: str | Path) -> str:
 def choices(result: Result) -> str:
     """Return the ranking of a result as Markdown, with the values of the ranked metrics."""
     stats = {(row["setting"], row["metric"]): row["mean"] for row in result.rows()}
-    heads = [f"{each.label}{f' [{each.unit}]' if each.unit else ''}" for each in CRITERIA]
-    lines = [
-        f"| setting | mean rank | {' | '.join(heads)} |",
-        f"| --- | --: |{' --: |' * len(heads)}",
-    ]
+    rows = []
     for each in ranking(result):
         behind = result.setting_info(each.setting)["behind_pep"]
         name = f"`{each.setting}`{' (behind PEP)' if behind else ''}"
         cells = [f"{number(stats[each.setting, m.name])} ({each.ranks[m.name]})" for m in CRITERIA]
-        lines.append(f"| {name} | {each.mean:.1f} | {' | '.join(cells)} |")
+        rows.append([name, f"{each.mean:.1f}", *cells])
+    heads = ["setting", "mean rank", *(with_unit(each.label, each.unit) for each in CRITERIA)]
     seeds = f"{len(result.seeds)} runs of {clock(result.manifest['scenario']['duration'])} each"
-    return "\n".join([*lines, "", f"Means over {seeds}; in parentheses the rank, as in reports.", ""])
+    return f"{table(heads, rows)}\n\nMeans over {seeds}; in parentheses the rank, as in reports.\n"
 
 
 def _main(folder: Path, result: Path | None = None) -> None:

@@ -23,10 +23,11 @@ import altair as alt
 import polars as pl
 import vl_convert
 
+import blocks
 from bentpipe.errors import ResultError
-from bentpipe.format import brief, clock, number
+from bentpipe.format import brief, clock, number, with_unit
 from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import FIELD, Claim, Column, Paper, PrintedTable
+from bentpipe.reproduction.paper import Claim, Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
@@ -54,7 +55,9 @@ from bentpipe.reproduction.verdicts import (
     TABLE,
     UNPAIRED,
     Item,
+    discussion_of,
     explain,
+    fitted_inputs,
     judge_by_means,
     judge_figure,
     with_fitted_sides,
@@ -124,10 +127,7 @@ def committed(docs: Path) -> dict[str, str]:
 
 def scoreboard(made: Mapping[str, str], found: Mapping[str, Row]) -> str:
     """Return the page with verdicts of the most important claims and the number of verdicts of each paper."""
-    counted = [
-        f"| paper | of | {' | '.join(VERDICTS)} |",
-        f"| --- | --- |{' --: |' * len(VERDICTS)}",
-    ]
+    counted: list[list[str]] = []
     parts: list[str] = []
     for name, page in made.items():
         title = page.partition("\n")[0].removeprefix("# ")
@@ -135,30 +135,29 @@ def scoreboard(made: Mapping[str, str], found: Mapping[str, Row]) -> str:
         counts = list(_COUNTS.finditer(before))
         for kind, of in (each.groups() for each in counts):
             each = {what: count for count, _, what in (part.partition(" ") for part in of.split("; "))}
-            cells = " | ".join(each.get(verdict, "") for verdict in VERDICTS)
             if each.keys() & set(VERDICTS):
-                counted.append(f"| [{name}](reproduction/{name}.md) | {kind} | {cells} |")
+                cells = [each.get(verdict, "") for verdict in VERDICTS]
+                counted.append([f"[{name}](reproduction/{name}.md)", kind, *cells])
         source = before.split("\n\n")[_SOURCE]
         parts += [f"- **[{title}](reproduction/{name}.md)**: {source}"]
     claims = {(name, item["id"]): item for name, kept in found.items() for item in kept["items"]}
+    important = [
+        [claims[key]["text"], f"[{key[0]}](reproduction/{key[0]}.md)", claims[key]["verdict"]]
+        for key in IMPORTANT
+        if key in claims
+    ]
     return "\n".join(
         [
             _HEAD,
             "## The ten most important claims\n",
-            "| claim | paper | verdict |",
-            "| --- | --- | --- |",
-            *(
-                f"| {claims[key]['text']} | [{key[0]}](reproduction/{key[0]}.md) | {claims[key]['verdict']} |"
-                for key in IMPORTANT
-                if key in claims
-            ),
+            blocks.table(["claim", "paper", "verdict"], important, texts=3),
             "\n## What holds and what does not\n",
             *_subjects(claims),
             "## Verdicts\n",
-            *counted,
+            blocks.table(["paper", "of", *VERDICTS], counted, texts=2),
             "\n## What the texts claim\n",
             _LISTED,
-            *_claimed(found),
+            _claimed(found),
             "\n## The papers\n",
             *parts,
             "",
@@ -247,10 +246,9 @@ def _with_verdict(item: Row) -> str:
 _KINDS = ("sentence", "number", "figure", "table")
 
 
-def _claimed(found: Mapping[str, Row]) -> Iterator[str]:
-    """Yield the table of everything that the texts claim, by text and kind."""
-    yield f"| text | {' | '.join(f'{kind}s' for kind in _KINDS)} | judged | {NOT_TRIED} | {NOT_KNOWN} |"
-    yield f"| --- |{' --: |' * (len(_KINDS) + 3)}"
+def _claimed(found: Mapping[str, Row]) -> str:
+    """Return the table of everything that the texts claim, by text and kind."""
+    lines = []
     for name in found:
         rows = statements(load_paper(name))
         for source in dict.fromkeys(row["source"] for row in rows):
@@ -259,7 +257,9 @@ def _claimed(found: Mapping[str, Row]) -> Iterator[str]:
             cells += [
                 sum(row["verdict"] == verdict for row in mine) for verdict in ("", NOT_TRIED, NOT_KNOWN)
             ]
-            yield f"| {name}{f', {source}' if source else ''} | {' | '.join(map(str, cells))} |"
+            lines.append([f"{name}{f', {source}' if source else ''}", *map(str, cells)])
+    heads = ["text", *(f"{kind}s" for kind in _KINDS), "judged", NOT_TRIED, NOT_KNOWN]
+    return blocks.table(heads, lines)
 
 
 def draw(found: Mapping[str, Row]) -> dict[str, str]:
@@ -432,8 +432,7 @@ def cells(items: Sequence[Row], explained: set[str]) -> list[str]:
     for item in items:
         cell = f"{number(item['mean'])} ({brief(item['printed'])}) {_SIGNS[item['verdict']]}"
         found.setdefault(item["row"], {})[item["text"], item["unit"]] = cell
-    shown = [f"{text} [{unit}]" if unit else text for text, unit in heads]
-    lines = [f"| | {' | '.join(shown)} |", f"| --- |{' --: |' * len(heads)}"]
+    lines = [f"| | {' | '.join(with_unit(*each) for each in heads)} |", f"| --- |{' --: |' * len(heads)}"]
     lines += [
         f"| {row} | {' | '.join(cells.get(each, '–') for each in heads)} |" for row, cells in found.items()
     ]
@@ -661,12 +660,7 @@ def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
     tuned = [each for each in kept.get("tuned", []) if each["experiment"] in paper.experiments]
     untried = [_untried(row) for row in statements(paper) if row["verdict"]]
     ordered = sorted(judged, key=lambda item: item["kind"] == RELATION)
-    numbers = kept["numbers"]
-    discussion = [
-        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
-        for paragraph in paper.discussion
-        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
-    ]
+    discussion = discussion_of(paper, kept["numbers"])
     items = [*ordered, *claims, *figures, *untried, *pictures]
     return {**kept, "discussion": discussion, "items": items, "tuned": tuned}
 
@@ -685,25 +679,18 @@ def _key(item: Row) -> _Key:
 def _grounds(paper: Paper) -> dict[_Key, tuple[str, str]]:
     """Return text and digest of each number, ratio and claim of the paper's data, by its key."""
     found: dict[_Key, tuple[str, str]] = {}
-
-    def inputs(table: PrintedTable, column: Column, experiment: str, *rows: str) -> list[str]:
-        return [
-            each.name
-            for each, cells in table.calibrated
-            if any(cells.contains(row, column.name, experiment) for row in rows)
-        ]
-
     for table in paper.tables:
         for column in table.columns:
             base = table.baseline, column.printed.get(table.baseline or "")
             for experiment in table.experiments:
                 for row, printed in column.printed.items():
-                    fitted = inputs(table, column, experiment, row)
+                    fitted = [each.name for each in fitted_inputs(table, column, experiment, row)]
                     digest = _digest(column.rule, printed, base, fitted)
                     found[TABLE, table.name, experiment, row, column.name] = column.measure.label, digest
         for each in table.relations:
             column, experiment, sides = each.column, table.experiments[0], f"{each.row} over {each.to}"
-            digest = _digest(each.rule, each.printed, inputs(table, column, experiment, each.row, each.to))
+            fitted = [one.name for one in fitted_inputs(table, column, experiment, each.row, each.to)]
+            digest = _digest(each.rule, each.printed, fitted)
             text = f"{column.measure.label}: {sides}"
             found[RELATION, table.name, experiment, sides, column.name] = text, digest
     for claim in paper.claims:

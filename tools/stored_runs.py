@@ -1,7 +1,7 @@
 """Comparisons that are stored in a folder, and their values on generated pages."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,16 @@ import vl_convert
 
 import bentpipe as bp
 from bentpipe import Result, ResultError, Scenario
+from bentpipe.format import quantity, with_unit
 from bentpipe.live_runs.processes import programs
 from bentpipe.live_runs.session import versions
 from bentpipe.report.panels import CONFIG
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import MANIFEST, core_digest
+from bentpipe.stats.intervals import Summary
 from bentpipe.stats.metrics import named_metric
 
-__all__ = ["RUNS", "SEED", "Runs", "Values", "draw", "head", "known"]
+__all__ = ["RUNS", "SEED", "Runs", "Values", "draw", "head", "known", "shown"]
 
 SEED, RUNS = 9001, 10
 """Seeds of evidence, which no choice has used."""
@@ -62,6 +64,22 @@ class Runs:
         run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
         return bp.open(out)
 
+    def of_both(
+        self, prefix: str, scenario: Scenario, settings: Sequence[str], numbers: tuple[int, int], seed: int
+    ) -> tuple[Result, Result]:
+        """Return a comparison simulated and live, with `numbers` of runs; exits if a live run is invalid."""
+        live = self.of(f"{prefix}live", scenario, settings, numbers[1], seed=seed, live=True)
+        if live.invalid:
+            raise SystemExit("; ".join(live.invalid))
+        return self.of(f"{prefix}simulated", scenario, settings, numbers[0], seed=seed), live
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a scenario to the folder, and return its path."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
 
 def _opened(folder: Path) -> Result | None:
     """Return the result in a folder; None for one of an interrupted call."""
@@ -82,7 +100,7 @@ def _identity(manifest: Mapping[str, Any], *, live: bool) -> list[object]:
 def head(name: str) -> str:
     """Return a metric's label with its unit."""
     metric = named_metric(name)
-    return metric.label + (f" [{metric.unit}]" if metric.unit else "")
+    return with_unit(metric.label, metric.unit)
 
 
 def known(values: Values, setting: str, metric: str) -> list[float]:
@@ -91,8 +109,13 @@ def known(values: Values, setting: str, metric: str) -> list[float]:
     return [x for x in found if x is not None]
 
 
+def shown(found: Iterable[Summary]) -> list[str]:
+    """Return means with their 95 % intervals as cells of a table."""
+    return [quantity(each.mean, each.ci95) for each in found]
+
+
 def draw(path: Path, chart: alt.Chart | alt.VConcatChart) -> None:
     """Write a chart as SVG."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shown = chart.properties(background="white").configure(**CONFIG)
-    path.write_text(vl_convert.vegalite_to_svg(shown.to_dict()) + "\n", encoding="utf-8")
+    styled = chart.properties(background="white").configure(**CONFIG)
+    path.write_text(vl_convert.vegalite_to_svg(styled.to_dict()) + "\n", encoding="utf-8")

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import bentpipe as bp
+import blocks
 from bentpipe import Scenario
 from bentpipe.format import number
 from bentpipe.runs.workers import measure
-from blocks import replaced
 
 SEEDS = (9001, 9002, 9003)
 """Seeds of the runs, which no choice has used."""
@@ -179,17 +179,14 @@ def table(
 
     A cell is the mean over the seeds, with the least and the greatest run if `ends`.
     """
-    lines = [
-        f"| {' | '.join([*heads, *metrics.values()])} |",
-        "|" + " --- |" * len(heads) + " --: |" * len(metrics),
-    ]
+    rows = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = pool.map(run, [(scenario, seed) for _, scenario in cases for seed in seeds])
         for words, _ in cases:
             runs = [next(found) for _ in seeds]
-            lines.append(f"| {words} | {' | '.join(cells(runs, metrics, ends=ends))} |")
-            print(lines[-1], file=sys.stderr, flush=True)
-    return "\n".join(lines)
+            rows.append([words, *cells(runs, metrics, ends=ends)])
+            print(f"| {' | '.join(rows[-1])} |", file=sys.stderr, flush=True)
+    return blocks.table([*heads, *metrics.values()], rows, texts=len(heads))
 
 
 def forward() -> str:
@@ -259,14 +256,10 @@ def plans() -> str:
     for row in found.rows():
         point = (row["plan.home.down.pir"], row["plan.office.down.weight"])
         points.setdefault(point, {})[row["metric"]] = row["mean"]
-    lines = [
-        f"| {' | '.join(['home, `pir`', 'office, `weight`', *PLAN_METRICS.values()])} |",
-        "| --- | --- |" + " --: |" * len(PLAN_METRICS),
+    rows = [
+        [*point, *(number(means[metric], 3) for metric in PLAN_METRICS)] for point, means in points.items()
     ]
-    for point, means in points.items():
-        values = (number(means[metric], 3) for metric in PLAN_METRICS)
-        lines.append(f"| {' | '.join([*point, *values])} |")
-    return "\n".join(lines)
+    return blocks.table(["home, `pir`", "office, `weight`", *PLAN_METRICS.values()], rows, texts=2)
 
 
 TABLES = {
@@ -288,7 +281,7 @@ def renew(page: Path, names: Iterable[str]) -> None:
     """Replace tables of a page."""
     for name in names:
         made = TABLES[name]()
-        text = replaced(page.read_text(encoding="utf-8"), BEGIN.format(name), END, made, str(page))
+        text = blocks.replaced(page.read_text(encoding="utf-8"), BEGIN.format(name), END, made, str(page))
         page.write_text(text, encoding="utf-8")
 
 

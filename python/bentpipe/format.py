@@ -1,5 +1,6 @@
-"""Formatting of numbers for the terminal and for reports."""
+"""Formatting of numbers and names for the terminal, for reports and for messages."""
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ __all__ = [
     "difference",
     "ends",
     "likelihood",
+    "meant",
     "measured",
     "number",
     "number_of",
@@ -24,6 +26,7 @@ __all__ = [
     "quantity",
     "spread",
     "uncapitalized",
+    "with_unit",
 ]
 
 UNITS: dict[str, tuple[str, float]] = {
@@ -194,6 +197,11 @@ def uncapitalized(label: str) -> str:
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
+def with_unit(label: str, unit: str) -> str:
+    """Return a label with its unit in brackets, if it has one."""
+    return f"{label} [{unit}]" if unit else label
+
+
 def clock(seconds: float) -> str:
     """Write a time span: `45 s`, `2 min`, `1 h 30 min`."""
     if seconds < 60:
@@ -213,6 +221,12 @@ def and_list(names: Iterable[str]) -> str:
     """Write `a`, `a and b`, or `a, b and c`."""
     each = list(names)
     return " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
+
+
+def meant(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
+    """Write `did you mean a, b?` with the known names that are close to a wrong one; empty without any."""
+    near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    return f"did you mean {', '.join(near)}?" if near else ""
 
 
 def plural(count: int, noun: str) -> str:

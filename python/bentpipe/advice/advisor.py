@@ -4,7 +4,6 @@ Three rounds, each on its own seeds: a search of each AQM's parameters with shor
 each AQM at full length, and a final of the best of each AQM, the current setting and DropTail.
 """
 
-import difflib
 import hashlib
 import json
 import math
@@ -21,10 +20,10 @@ from bentpipe import _core, files, pages
 from bentpipe.advice.judge import MARGIN, TOLERANCE, Judgement, Rule
 from bentpipe.advice.rules import Candidate, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import clock
+from bentpipe.format import clock, meant
 from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.former_names import current_document
+from bentpipe.runs.former_names import read_document
 from bentpipe.runs.plan import (
     Given,
     is_python,
@@ -39,7 +38,7 @@ from bentpipe.runs.plan import (
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
 from bentpipe.runs.result import Result
-from bentpipe.runs.source import Source, metrics_digest
+from bentpipe.runs.source import Source, entry_of, metrics_digest
 from bentpipe.runs.store import MANIFEST, core_digest
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
@@ -135,7 +134,8 @@ class AdvicePlan:
         names = tuple(each.strip() for each in aqms) if aqms is not None else BEHIND if split else PLAIN
         _check_names(base, names)
         bounds = limits_from(limits)
-        objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
+        default = ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
+        objectives = objectives_from(default if metrics is None else metrics)
         wanted_metrics = [each.metric for each in objectives] + [each.metric for each in bounds]
         check_classes(wanted_metrics, base.traffic, terminals=bool(base.terminals), returns=base.has_return)
         round_trip = None if split else _round_trip(base)
@@ -152,9 +152,8 @@ class AdvicePlan:
         wanted = list(objectives)
         if rule.by != "rank":
             figures = [each.metric.name for each in known if each.threshold is not None]
-            wanted = objectives_from(
-                [*(figures if rule.by == "classes" else []), "throughput", _response(split=split)]
-            )
+            response = "pep_sojourn" if split else "queue_delay_mean"
+            wanted = objectives_from([*(figures if rule.by == "classes" else []), "throughput", response])
         wanted += _searched_for(wanted, bounds)
         searches = {
             name: _search(source, name, wanted, changes, trials=trials, runs=runs, seed=first)
@@ -200,11 +199,7 @@ class AdvicePlan:
         plain = read(self.scenario, _without(self.overrides, _DURATION))
         known = "\n".join([plain.canonical(), *sorted(_without(self.overrides, _DURATION))])
         return {
-            "scenario": {
-                "name": self.base.name,
-                "sha256": hashlib.sha256(self.base.text.encode()).hexdigest(),
-                "digest": hashlib.sha256(known.encode()).hexdigest(),
-            },
+            "scenario": entry_of(self.base, hashlib.sha256(known.encode()).hexdigest()),
             "overrides": list(self.overrides),
             "settings": list(self.aqms),
             "points": 2,
@@ -245,16 +240,7 @@ class Advice:
         """Read the advice in `folder`; `ResultError` for any other folder."""
         self.folder = Path(folder)
         """Folder of the files."""
-        try:
-            found = files.read_json(self.folder / ADVICE)
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{self.folder}: holds no advice: {error}") from None
-        if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
-            raise ResultError(f"{self.folder}: holds no advice")
-        found = files.unsealed(found, self.folder / ADVICE)
-        files.require_version(found, (1, 2), self.folder / ADVICE)
-        files.require_shape(found, _SHAPE, self.folder / ADVICE)
-        self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
+        self.found = read_document(self.folder / ADVICE, "bentpipe-advice", _SHAPE, "holds no advice")
         """Contents of `advice.json`."""
 
     def __repr__(self) -> str:
@@ -502,16 +488,6 @@ def _guards(known: Sequence[Service]) -> tuple[Limit, ...]:
     )
 
 
-def _metrics(*, split: bool) -> list[str]:
-    """Return the default metrics."""
-    return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
-
-
-def _response(*, split: bool) -> str:
-    """Return the metric of the response time."""
-    return "pep_sojourn" if split else "queue_delay_mean"
-
-
 def _round_trip(scenario: _core.Scenario) -> float:
     """Return the mean round-trip time without queues [s] of the traffic on the subject's link."""
     found = json.loads(scenario.canonical())
@@ -561,8 +537,7 @@ def _check_names(base: _core.Scenario, names: Sequence[str]) -> None:
         if is_python(base, name):
             PythonAqm(name, imported(name))
         elif name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            hint = f"did you mean {', '.join(near)}?" if near else "bentpipe list aqms shows them"
+            hint = meant(name, known, most=3, cutoff=0.5) or "bentpipe list aqms shows them"
             raise UsageError(f'--aqms: there is no AQM "{name}"; {hint}')
         if name in names[:index]:
             raise UsageError(f"--aqms {name}: found twice; allowed: each once")

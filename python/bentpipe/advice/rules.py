@@ -426,8 +426,8 @@ def _served(decision: Decision, name: str, service: Service) -> str:
     """Write a class with its figure and grade under a candidate: `voice (MOS 3.62, fair)`."""
     value = decision.mean(name, service)
     label = _lower(service.metric).rpartition(": ")[2]
-    unit = f" {service.metric.unit}" if service.metric.unit else ""
-    return f"{service.traffic_class} ({label} {_brief(value)}{unit}, {service.grade(value) or 'no value'})"
+    figure = f"{label} {_brief(value)} {service.metric.unit}".rstrip()
+    return f"{service.traffic_class} ({figure}, {service.grade(value) or 'no value'})"
 
 
 def _service(decision: Decision) -> tuple[list[str], list[str]]:

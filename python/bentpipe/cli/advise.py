@@ -10,6 +10,7 @@ from bentpipe.cli import console
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    integer_option,
     metric_names,
     scenario_names,
     scenario_options,
@@ -17,6 +18,7 @@ from bentpipe.cli.options import (
     worker_options,
     workers_and_progress,
 )
+from bentpipe.format import with_unit
 from bentpipe.runs.store import default_folder
 
 if TYPE_CHECKING:
@@ -53,10 +55,10 @@ if TYPE_CHECKING:
     shell_complete=metric_names,
     help="Limit to meet first, for example queue_delay_p95<=50; may be repeated.",
 )
-@click.option("--trials", type=int, metavar="N", help="Points of each AQM's parameters to try; default: 40.")
-@click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
-@click.option("--runs", type=int, metavar="N", help="New seeds for the decision; default: 10.")
-@click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
+@integer_option("--trials", help="Points of each AQM's parameters to try; default: 40.")
+@integer_option("--search-runs", help="Seeds of each point; default: 2.")
+@integer_option("--runs", help="New seeds for the decision; default: 10.")
+@integer_option("--seed", help="First seed of the search; default: the scenario's.")
 @worker_options(
     "Folder of the advice; runs in it are not repeated. Default: results/SCENARIO-advise-DATE-TIME."
 )
@@ -114,13 +116,13 @@ def advise(
             folder,
             workers=workers,
             on_progress=bar.update,
-            on_message=lambda text: err.print(text, markup=False),
+            on_message=lambda text: err.print(text),
         )
     if form != "table":
         console.write(found.found, form)
     else:
         _show(found)
-    err.print(f"Page: {folder / advisor.REPORT}", markup=False)
+    err.print(f"Page: {folder / advisor.REPORT}")
 
 
 def _show(advice: "Advice") -> None:
@@ -129,8 +131,8 @@ def _show(advice: "Advice") -> None:
     out, found = console.stdout(), advice.found
     words = found["words"]
     for line in words["warnings"]:
-        out.print(f"Warning: {line}", markup=False)
-    out.print(" ".join([advice.sentence, *words.get("reason", [])]), markup=False)
+        out.print(f"Warning: {line}")
+    out.print(" ".join([advice.sentence, *words.get("reason", [])]))
     out.print()
     if found["changes"]:
         rows = [list(row.values()) for row in change_rows(found)]
@@ -138,7 +140,7 @@ def _show(advice: "Advice") -> None:
             console.grid(["metric", "unit", found["present"], found["answer"], "change"], rows, right=2)
         )
     for line in [*words["sure"], *words["costs"]]:
-        out.print(line, markup=False)
+        out.print(line)
     out.print()
     served, others = split_heads(found)
     power = found["judge"] != "rank"
@@ -146,12 +148,12 @@ def _show(advice: "Advice") -> None:
     if served:
         heads = ["who gets what", "first in", *["worst class", "mean"][: len(score_names(found))]]
         heads += [
-            f"{each['class']}\n{console.folded(_with_unit(each['label'], each['unit']))}" for each in served
+            f"{each['class']}\n{console.folded(with_unit(each['label'], each['unit']))}" for each in served
         ]
         rows = [[_name(row), row["first"], *row["scores"], *map(_value, row["served"])] for row in candidates]
         out.print(console.folding(console.grid(heads, rows, right=1)))
     heads = ["candidate", *([] if served else ["first in"]), *(["power"] if power else [])]
-    heads += [console.folded(_with_unit(each["name"], each["unit"]), 14) for each in others]
+    heads += [console.folded(with_unit(each["name"], each["unit"]), 14) for each in others]
     rows = [
         [
             _name(row),
@@ -163,16 +165,15 @@ def _show(advice: "Advice") -> None:
     ]
     out.print(console.folding(console.grid(heads, rows, right=1)))
     for line in [legend(found, short=True), *done(found)]:
-        out.print(line, markup=False)
+        out.print(line)
     if advice.toml:
         paste = found["paste"]
         out.print(
             f"\nTo use it, in place of aqm in [{paste['table']}]:\n\naqm = {paste['aqm']}",
-            markup=False,
             soft_wrap=True,
         )
-        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", markup=False, soft_wrap=True)
-    out.print(f"\n{advice.command}", markup=False, soft_wrap=True)
+        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", soft_wrap=True)
+    out.print(f"\n{advice.command}", soft_wrap=True)
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -185,7 +186,3 @@ def _value(cell: dict[str, Any]) -> str:
     """Return a mean with its grade, and an asterisk if it differs significantly from the best."""
     grade = f" {cell['grade']}" if cell["grade"] else ""
     return f"{cell['mean']}{'*' if cell['behind'].endswith('*') else ' '}{grade}"
-
-
-def _with_unit(name: str, unit: str) -> str:
-    return f"{name} [{unit}]" if unit else name

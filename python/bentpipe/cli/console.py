@@ -28,6 +28,7 @@ from bentpipe.format import (
     plural,
     quantity,
     spread,
+    with_unit,
 )
 from bentpipe.runs.result import Result
 from bentpipe.stats.bottlenecks import limits
@@ -54,6 +55,7 @@ __all__ = [
     "stderr",
     "stdout",
     "validation_table",
+    "warn",
     "watcher",
     "write",
 ]
@@ -66,14 +68,23 @@ _WIDE = 160
 
 def stdout() -> Console:
     """Return the console for results."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=_WIDE)
 
 
 def stderr() -> Console:
     """Return the console for progress and messages."""
-    console = Console(stderr=True, highlight=False)
-    return console if console.is_terminal else Console(stderr=True, highlight=False, width=10_000)
+    console = Console(stderr=True, highlight=False, markup=False)
+    if console.is_terminal:
+        return console
+    return Console(stderr=True, highlight=False, markup=False, width=10_000)
+
+
+def warn(lines: Iterable[str], label: str = "warning") -> None:
+    """Print each line on stderr, behind the label."""
+    console = stderr()
+    for line in lines:
+        console.print(f"{label}: {line}")
 
 
 class Bar:
@@ -325,9 +336,8 @@ def services_table(result: Result) -> Table | None:
         return None
     table = grid(["who gets what"], [])
     for each in rows[0]:
-        figure = each.service.metric.label.partition(": ")[2]
-        unit = f" [{each.service.metric.unit}]" if each.service.metric.unit else ""
-        heading = Text(f"{each.service.traffic_class}\n{folded(figure + unit)}")
+        figure = with_unit(each.service.metric.label.partition(": ")[2], each.service.metric.unit)
+        heading = Text(f"{each.service.traffic_class}\n{folded(figure)}")
         table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         cells = []
@@ -362,10 +372,7 @@ def metrics_table(result: Result) -> Table:
             ]
             for ranked in ranking(result)
         ]
-        titles = [
-            folded(f"{metric.name} [{metric.unit}]" if metric.unit else metric.name, 14)
-            for metric in CRITERIA
-        ]
+        titles = [folded(with_unit(metric.name, metric.unit), 14) for metric in CRITERIA]
         table = grid(["place", "setting", folded("mean rank", 4), *titles], places, right=2)
         table.columns[1].no_wrap = True
         return table
@@ -403,11 +410,10 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     for each in comparisons:
         row = each.row()
         runs = str(each.found.runs) if each.pairing == PAIRED else f"{each.runs_a}, {each.runs_b}"
-        title = f"{each.metric.name} [{each.metric.unit}]" if each.metric.unit else each.metric.name
         means = [number(each.mean_a), number(each.mean_b), measured(row, "difference")]
         cells.append(
             [
-                title,
+                with_unit(each.metric.name, each.metric.unit),
                 each.a,
                 each.b,
                 runs,

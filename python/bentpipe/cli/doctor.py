@@ -54,7 +54,7 @@ def doctor(context: click.Context, form: str) -> None:
         out.print(console.grid(["part", "state", "found"], cells))
         for each in checks:
             if not each.works:
-                out.print(f"{each.part}: {each.remedy}", markup=False)
+                out.print(f"{each.part}: {each.remedy}")
     if any(each.needed and not each.works for each in checks):
         context.exit(1)
 
@@ -87,11 +87,7 @@ def _figures() -> Check:
 
 
 def _programs() -> Check:
-    return _live("live runs: programs", lambda: _path(processes.programs()))
-
-
-def _path(programs: processes.Programs) -> str:
-    return f"{programs.gateway}, nginx, ip, iptables"
+    return _live("live runs: programs", lambda: f"{processes.programs().gateway}, nginx, ip, iptables")
 
 
 def _permission() -> Check:

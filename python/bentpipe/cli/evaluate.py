@@ -12,6 +12,7 @@ from bentpipe.cli.options import (
     Function,
     given_options,
     import_from_current_folder,
+    integer_option,
     seed_option,
     set_option,
     settings_option,
@@ -51,14 +52,7 @@ def _common(folder: str) -> Callable[[Function], Function]:
             click.option("--write", is_flag=True, help="Write the scenario files to --out, and run nothing."),
             set_option("all scenarios"),
             seed_option,
-            click.option(
-                "--runs",
-                type=int,
-                default=RUNS,
-                show_default=True,
-                metavar="N",
-                help="Runs of each setting in each case.",
-            ),
+            integer_option("--runs", default=RUNS, help="Runs of each setting in each case."),
             click.option(
                 "--section",
                 "sections",
@@ -223,7 +217,7 @@ def _run(
                 f" {', '.join(_OF_FILES[1:])}"
             )
         found = write_scenarios(folder, networks, sections or None)
-        console.stderr().print(f"{plural(len(found), 'scenario file')}: {folder / 'scenarios'}", markup=False)
+        console.stderr().print(f"{plural(len(found), 'scenario file')}: {folder / 'scenarios'}")
         return
     plan = make_plan(
         kind,
@@ -235,8 +229,7 @@ def _run(
         seed=seed,
         overrides=overrides,
     )
-    for reason in plan.left_out:
-        console.stderr().print(f"left out: {reason}", markup=False)
+    console.warn(plan.left_out, "left out")
     with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
         result = execute(plan, workers, bar.update)
     _show(result, form)
@@ -256,15 +249,15 @@ def _show(result: "EvaluationResult", form: str) -> None:
             name = entry["name"]
             parts = result.parts(name)
             cells = [_cells(result, name, [None, *parts], setting) for setting in result.ranked(name)]
-            stdout.print(f"\n{entry['title']}: comparisons won less lost, in percent", markup=False)
+            stdout.print(f"\n{entry['title']}: comparisons won less lost, in percent")
             stdout.print(console.grid(["setting", "all", *parts], cells, right=1))
         sections = [f"{part} {title}" for part, title in PARTS[result.kind].items()]
-        stdout.print(f"Sections: {'; '.join(sections)}.", markup=False)
+        stdout.print(f"Sections: {'; '.join(sections)}.")
         for line in verdict(result):
-            stdout.print(line, markup=False)
+            stdout.print(line)
     err = console.stderr()
-    err.print(f"Evaluation: {result.folder}", markup=False)
-    err.print(f"Report: {write_reports(result)}", markup=False)
+    err.print(f"Evaluation: {result.folder}")
+    err.print(f"Report: {write_reports(result)}")
     if failed := result.manifest.get("failed"):
         raise Failed(f"{plural(failed, 'run')} failed and will be tried again by the same command")
 

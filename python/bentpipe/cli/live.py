@@ -12,8 +12,10 @@ from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.cli.options import (
     check_counts,
     form_option,
+    integer_option,
     load_scenario,
     out_option,
+    path_option,
     scenario_names,
     scenario_options,
     seed_option,
@@ -39,16 +41,12 @@ if TYPE_CHECKING:
 @scenario_options
 @settings_option("Settings to run; default: the scenario's.")
 @warmup_option
-@click.option(
-    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
-)
+@integer_option("--runs", default=1, help="Runs per setting, one after another.")
 @seed_option
 @out_option("live-")
 @click.option("--force", is_flag=True, help="Replace the result in --out.")
-@click.option(
+@path_option(
     "--keep",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
     help="Keep configurations, records and logs of everything that ran in this folder.",
 )
 @click.option(
@@ -95,8 +93,7 @@ def live(
         overrides = (*overrides, f"run.warmup={warmup}")
     loaded = load_scenario(scenario, overrides, duration)
     plan, chain = plan_and_chain(loaded, settings, runs, seed)
-    warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
-    warnings = [*warned, *chain.notes]
+    warnings = [*plan.warnings, *chain.notes]
     if check:
         missing = _missing(chain)
         _print_support(plan, warnings, missing, form)
@@ -112,9 +109,7 @@ def live(
     if os.environ.pop(privileges.IN_USER_NAMESPACE, None):
         privileges.prepare()
     found = required_programs(chain, keep)
-    err = console.stderr()
-    for warning in warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(warnings)
     engine = versions(found)
     folder, store = made_folder(
         out,
@@ -138,16 +133,15 @@ def live(
     finally:
         watcher.close()
         store.close()
-    for line in (*result.invalid, *result.late, *warmup_warnings(result.settled)):
-        err.print(f"warning: {line}", markup=False)
+    console.warn([*result.invalid, *result.late, *warmup_warnings(result.settled)])
     if form != "table":
         console.write(result.rows(), form)
-        err.print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     out_console = console.stdout()
     out_console.print(console.metrics_table(result))
     if loaded.overrides:
-        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.")
     print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 

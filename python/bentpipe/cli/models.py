@@ -10,9 +10,11 @@ from bentpipe.cli.options import (
     check_counts,
     form_option,
     given_options,
+    integer_option,
     jobs_option,
     load_scenario,
     out_option,
+    path_option,
     resumable,
     scenario_names,
     scenario_options,
@@ -21,9 +23,10 @@ from bentpipe.cli.options import (
     settings_option,
 )
 from bentpipe.errors import ModelError, UsageError
-from bentpipe.format import brief, number, spread
+from bentpipe.format import number
 from bentpipe.models import markov_result, stability
 from bentpipe.models.domain import domain_warnings
+from bentpipe.models.engines import with_spread
 from bentpipe.models.findings import known_failures, left_out
 from bentpipe.models.fluid import QUANTITIES, ModelResult, kind_of, model
 from bentpipe.models.series import capture, check_free
@@ -62,7 +65,7 @@ def model_() -> None:
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @settings_option('Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.')
-@click.option("--seed", type=int, metavar="N", help="Seed of random capacity changes.")
+@integer_option("--seed", help="Seed of random capacity changes.")
 @out_option("model-")
 @click.option("--force", is_flag=True, help="Replace the model's result in --out.")
 @form_option(
@@ -102,21 +105,15 @@ def model_solve(
     folder, _ = made_folder(out, name, lambda folder: result.save(folder, force=force))
     output = console.stdout() if form == "table" else console.stderr()
     for warning in known_failures(result.manifest["settings"], result.rows()):
-        output.print(f"Warning: {warning}", markup=False)
+        output.print(f"Warning: {warning}")
     if form != "table":
         console.write(result.rows(), form)
-        output.print(f"Result: {folder}", markup=False)
+        output.print(f"Result: {folder}")
         return
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
     for each in QUANTITIES:
-        found = [cells[setting, each.name] for setting in result.settings]
-        values = [
-            "–"
-            if row["mean"] is None
-            else brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
-            for row in found
-        ]
+        values = (with_spread(cells[setting, each.name]) for setting in result.settings)
         rows.append([each.label, each.unit, *values])
     console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
     print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")
@@ -145,7 +142,7 @@ def model_solve(
     metavar="N",
     help="Simulate N by N points of the map under each setting.",
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
+@path_option("--out", help="Folder of the map.")
 @click.option("--force", is_flag=True, help="Replace the map in --out; its simulations are kept.")
 @form_option("a list of points, and nothing else.")
 @click.pass_context
@@ -229,19 +226,14 @@ _OF_MAPS = ("--no-sim", "--sim-points", "--out", "--force")
 @model_.command("capture", short_help="Measure the input series of a fluid model.")
 @click.argument("scenario", shell_complete=scenario_names)
 @set_option()
-@click.option("--points", type=int, default=500, show_default=True, metavar="N", help="Points to measure.")
+@integer_option("--points", default=500, help="Points to measure.")
 @click.option(
     "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."
 )
-@click.option("--harmonics", type=int, default=8, show_default=True, metavar="N", help="Harmonics to fit.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the run; default: the scenario's.")
+@integer_option("--harmonics", default=8, help="Harmonics to fit.")
+@integer_option("--seed", help="Seed of the run; default: the scenario's.")
 @click.option("--as-it-is", is_flag=True, help="Keep the AQM and the bottleneck.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File to write; default: series/SCENARIO.json.",
-)
+@path_option("--out", metavar="FILE", help="File to write; default: series/SCENARIO.json.")
 @click.option("--figure", is_flag=True, help="Draw the series beside the file, as .svg.")
 @click.option("--force", is_flag=True, help="Replace the file, and the figure.")
 def model_capture(
@@ -296,9 +288,7 @@ def model_capture(
         ]
         for name, series in captured.series.items()
     ]
-    err = console.stderr()
-    for warning in captured.warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(captured.warnings)
     heads = ["series", "unit", "mean", "left by the fit (rms)", "explained"]
     console.stdout().print(console.grid(heads, rows, right=2))
     noise = 100 * captured.pep_delay.noise
@@ -310,7 +300,7 @@ def model_capture(
 def _show_markov(result: markov_result.Solution, folder: Path, form: str) -> None:
     if form != "table":
         console.write(result.rows(), form)
-        console.stderr().print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     for title, headings, rows in result.tables():
         print(title)
@@ -327,16 +317,11 @@ def _show_markov(result: markov_result.Solution, folder: Path, form: str) -> Non
     'Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
     " scenario's."
 )
-@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@integer_option("--runs", help="Runs per setting; default: the scenario's.")
 @seed_option
 @jobs_option
 @out_option("validate-")
-@click.option(
-    "--live",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also compare a live result of the same scenario (`bentpipe live`).",
-)
+@path_option("--live", help="Also compare a live result of the same scenario (`bentpipe live`).")
 @click.option("--force", is_flag=True, help="Replace the validation in --out.")
 @click.option("--resume", is_flag=True, help="Continue the interrupted validation in --out.")
 @form_option("a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.")
@@ -377,15 +362,11 @@ def validate(
         f"{loaded.name}-validate",
         lambda folder: start(folder, plan, model, third, force=force, resume=resume),
     )
-    err = console.stderr()
-    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
-        err.print(f"warning: {warning}", markup=False)
-    for reason in plan.left_out:
-        err.print(f"left out: {reason}", markup=False)
+    console.warn(plan.warnings)
+    console.warn(plan.left_out, "left out")
     if isinstance(model, ModelResult):
         equations = model.manifest["settings"]
-        for warning in [*domain_warnings(equations), *left_out(equations)]:
-            err.print(f"warning: {warning}", markup=False)
+        console.warn([*domain_warnings(equations), *left_out(equations)])
     with resumable(context, store, folder) as watcher:
         try:
             execute(store, jobs or cores(), watcher)
@@ -396,7 +377,7 @@ def validate(
         result.report()
     if form != "table":
         console.write(result.rows(), form)
-        err.print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     console.stdout().print(console.validation_table(result))
     print(
@@ -404,5 +385,5 @@ def validate(
         "over time. Differences are from the simulator's mean; their intervals follow from its interval."
     )
     if loaded.overrides:
-        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.")
     print(f"Result: {folder}\nReport: {folder / REPORT}")

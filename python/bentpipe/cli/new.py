@@ -128,9 +128,7 @@ def new(
         files.write(file, written.text.encode())
     except OSError as error:
         raise unwritable(file, error) from None
-    err = console.stderr()
-    for note in [*written.notes, *scenario.warnings]:
-        err.print(f"warning: {note}", markup=False)
+    console.warn([*written.notes, *scenario.warnings])
     name = shlex.quote(str(file))
     print(f"Wrote {file}. {written.load}")
     print("Next:")

@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def integer_option(*names: str, metavar: str = "N", **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401
+    """Return an option for an integer; `more` are options of `click.option`. The help shows a default."""
+    return click.option(*names, type=int, metavar=metavar, show_default="default" in more, **more)
+
+
+def path_option(*names: str, metavar: str = "DIR", **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401
+    """Return an option for a path, as `integer_option`."""
+    kind = click.Path(path_type=Path)
+    return click.option(*names, type=kind, metavar=metavar, show_default="default" in more, **more)
+
+
 def metric_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the last metric of a list, with those of the classes of the scenario named before."""
     del parameter
@@ -73,13 +84,9 @@ def setting_names(context: click.Context, parameter: click.Parameter, incomplete
     return [f"{before}{comma}{each}" for each in names if each.lower().startswith(last.lower())]
 
 
-jobs_option = click.option(
-    "--jobs", type=int, metavar="N", help="Number of concurrent runs; default: one per core."
-)
+jobs_option = integer_option("--jobs", help="Number of concurrent runs; default: one per core.")
 
-seed_option = click.option(
-    "--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively."
-)
+seed_option = integer_option("--seed", help="Seed of the first run; the others follow consecutively.")
 
 
 def settings_option(help_text: str) -> Callable[[Function], Function]:
@@ -138,12 +145,7 @@ def _set_quiet(context: click.Context, parameter: click.Parameter, quiet: bool) 
 
 def out_option(suffix: str = "") -> Callable[[Function], Function]:
     """Return the option for a result's folder, whose default name ends in `suffix` and the time."""
-    return click.option(
-        "--out",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help=f"Folder of the result; default: results/SCENARIO-{suffix}DATE-TIME.",
-    )
+    return path_option("--out", help=f"Folder of the result; default: results/SCENARIO-{suffix}DATE-TIME.")
 
 
 format_option = form_option("for programs.")
@@ -178,17 +180,9 @@ def run_options(function: Function) -> Function:
             "a list of {setting, metric, unit, mean, std, ci95, runs, ci_low, ci_high, method, note}, and"
             " nothing else."
         ),
-        click.option(
-            "--qlog-events",
-            type=int,
-            metavar="N",
-            help="Limit of events per file; default: 1000000, about 300 MB.",
-        ),
-        click.option(
-            "--qlog-connections",
-            type=int,
-            metavar="N",
-            help="Limit of connections per run; default: 100, in the order of opening.",
+        integer_option("--qlog-events", help="Limit of events per file; default: 1000000, about 300 MB."),
+        integer_option(
+            "--qlog-connections", help="Limit of connections per run; default: 100, in the order of opening."
         ),
         click.option(
             "--qlog-flow",
@@ -197,24 +191,16 @@ def run_options(function: Function) -> Function:
             multiple=True,
             help="Flow to log, as in --trace; may be repeated. Default: all flows over TCP and QUIC.",
         ),
-        click.option(
+        path_option(
             "--qlog",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
             help="Log connections to this folder as qlog: one folder per run, one file per end.",
         ),
-        click.option(
+        integer_option(
             "--pcap-snap",
-            type=int,
             metavar="BYTES",
             help="Bytes to keep of each packet; default: its headers. Payload is zeros.",
         ),
-        click.option(
-            "--pcap-packets",
-            type=int,
-            metavar="N",
-            help="Limit of packets per file; default: 1000000, about 100 MB.",
-        ),
+        integer_option("--pcap-packets", help="Limit of packets per file; default: 1000000, about 100 MB."),
         click.option(
             "--pcap-link",
             "pcap_links",
@@ -222,10 +208,8 @@ def run_options(function: Function) -> Function:
             multiple=True,
             help="Link to capture; may be repeated. Default: the subject's link.",
         ),
-        click.option(
+        path_option(
             "--pcap",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
             help="Write the packets on a link to this folder, one pcapng file per run and link.",
         ),
         click.option(
@@ -258,7 +242,7 @@ def worker_options(folder: str, *, csv: bool = False) -> Callable[[Function], Fu
     def add(function: Function) -> Function:
         for option in (
             form_option("for programs.", csv=csv),
-            click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=folder),
+            path_option("--out", help=folder),
             click.option(
                 "--cluster",
                 metavar="ADDRESS",

@@ -6,7 +6,7 @@ import click
 
 from bentpipe.cli import console
 from bentpipe.cli.exits import Failed, Interrupted
-from bentpipe.cli.options import form_option, how_to_repeat, jobs_option, names_or_file
+from bentpipe.cli.options import form_option, how_to_repeat, jobs_option, names_or_file, path_option
 
 
 def _names() -> list[str]:
@@ -26,12 +26,9 @@ def _names() -> list[str]:
     help="Only this table, claim or figure: its id, or as printed, 'Figure 4.5'; may be repeated.",
 )
 @jobs_option
-@click.option(
+@path_option(
     "--out",
-    type=click.Path(path_type=Path),
     default=Path("results/reproduce"),
-    show_default=True,
-    metavar="DIR",
     help="Folder of the runs and reports; runs in it are not repeated.",
 )
 @form_option("a list with an object for each number, claim and figure, and nothing else.")
@@ -78,7 +75,7 @@ def reproduce(
         rows = [row for each in made for row in each.rows()]
         console.write(rows, form)
         for each in made:
-            console.stderr().print(f"Report: {each.report}", markup=False)
+            console.stderr().print(f"Report: {each.report}")
         return
     for each in made:
         paper_tables.show(each, console.stdout())

@@ -13,9 +13,11 @@ from bentpipe.cli.options import (
     format_option,
     given_options,
     import_from_current_folder,
+    integer_option,
     jobs_option,
     load_scenario,
     names_or_file,
+    path_option,
     scenario_options,
     setting_names,
 )
@@ -91,7 +93,7 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
         out.print(console.grid(heads, cells))
         schedulers = json.loads(_core.registry())["schedulers"]
         inside = ", ".join(row["name"] for row in schedulers if row["signals"])
-        out.print(f"Schedulers with AQMs inside: {inside} (bentpipe list schedulers).", markup=False)
+        out.print(f"Schedulers with AQMs inside: {inside} (bentpipe list schedulers).")
         for row in rows if parameters else []:
             _print_parameters(out, row)
     elif what in {"transports", "traffic"}:
@@ -119,7 +121,7 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
 
     if not row["params"]:
         return
-    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    out.print(f"{row['name']}: parameters", style="bold")
     cells = [
         [
             each["name"] if each["symbol"] == each["name"] else f"{each['name']} ({each['symbol']})",
@@ -138,7 +140,7 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
             given.append(("marking", preset["marking"]["name"]))
             given += [(f"marking.{name}", value) for name, value in preset["marking"]["values"].items()]
         values = ", ".join(f"{name} = {_plain(value)}" for name, value in given)
-        out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
+        out.print(f"  {preset['name']} ({preset['source']}): {values}")
     out.print()
 
 
@@ -146,7 +148,7 @@ def _print_keys(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
 
     if not row["params"]:
         return
-    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    out.print(f"{row['name']}: parameters", style="bold")
     cells = [[each[key] for key in ("name", "default", "range", "doc")] for each in row["params"]]
     out.print(console.grid(["name", "default", "range", "what it is"], cells))
 
@@ -264,15 +266,15 @@ def show(
         console.write(rows, form)
         return
     out = console.stdout()
-    out.print(loaded.title or loaded.name, style="bold", markup=False)
+    out.print(loaded.title or loaded.name, style="bold")
     for paragraph in paragraphs(loaded.description):
-        out.print(paragraph, markup=False)
+        out.print(paragraph)
     cells = [[row["key"], row["value"], row["origin"], row["note"]] for row in rows]
     out.print(console.grid(["key", "value", "from", "note"], cells))
     if loaded.settings:
-        out.print(f"Compared by default: {', '.join(loaded.settings)}", markup=False)
+        out.print(f"Compared by default: {', '.join(loaded.settings)}")
     for warning in loaded.warnings:
-        out.print(f"warning: {warning}", markup=False)
+        out.print(f"warning: {warning}")
 
 
 def _algorithms(name: str) -> dict[str, dict[str, Any]]:
@@ -294,13 +296,13 @@ def _show_algorithms(found: dict[str, dict[str, Any]], form: str) -> None:
         return
     out = console.stdout()
     for kind, row in found.items():
-        out.print(f"{row['name']} ({kind}): {row['title']}", style="bold", markup=False)
+        out.print(f"{row['name']} ({kind}): {row['title']}", style="bold")
         if "source" in row:
-            out.print(f"Source: {row['source']}", markup=False)
+            out.print(f"Source: {row['source']}")
         if "placement" in row:
-            out.print(f"Where it can stand: {row['placement']}", markup=False)
+            out.print(f"Where it can stand: {row['placement']}")
         if "key" in row:
-            out.print(f'Chosen by: {row["key"]} = "{row["name"]}"', markup=False)
+            out.print(f'Chosen by: {row["key"]} = "{row["name"]}"')
             _print_keys(out, row)
         else:
             _print_parameters(out, row)
@@ -328,12 +330,7 @@ def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -
 
 @click.command
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also write every figure to this folder.",
-)
+@path_option("--figures", help="Also write every figure to this folder.")
 @click.option(
     "--as",
     "formats",
@@ -394,10 +391,9 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
 
 @click.command
 @click.argument("what", type=click.Choice(["truth"]))
-@click.option(
+@path_option(
     "--table",
     "tables",
-    type=click.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
     help="Reference figures instead of the shipped ones; may be repeated.",
@@ -408,7 +404,7 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
     multiple=True,
     help="Only experiments whose name contains this; may be repeated.",
 )
-@click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
+@integer_option("--seeds", default=5, help="Runs per experiment.")
 @jobs_option
 @form_option("a list of cells, and nothing else.")
 @click.pass_context

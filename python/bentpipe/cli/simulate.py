@@ -11,6 +11,7 @@ from bentpipe.cli.options import (
     check_counts,
     given_options,
     import_from_current_folder,
+    integer_option,
     load_scenario,
     metric_names,
     resumable,
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @run_options
-@click.option(
-    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs, each with its own seed."
-)
+@integer_option("--runs", default=1, help="Runs, each with its own seed.")
 @click.pass_context
 def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     """Simulate SCENARIO unchanged and write the result and its report.
@@ -81,7 +80,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     help="Compare settings pairwise in this metric; may be repeated. Default for results:"
     " the metrics that rank settings.",
 )
-@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@integer_option("--runs", help="Runs per setting; default: the scenario's.")
 @settings_option(
     'Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
     " AQM written in Python; default: the scenario's."
@@ -157,7 +156,7 @@ def _compare_results(
     )
     out = console.stdout() if form == "table" else console.stderr()
     for warning in dict.fromkeys(line for each in (result, other) if each for line in caveats(each)):
-        out.print(f"Warning: {warning}", markup=False)
+        out.print(f"Warning: {warning}")
     _print_comparisons(comparisons, form)
 
 
@@ -253,45 +252,39 @@ def _simulate(
             loaded.name,
             lambda folder: Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force),
         )
-        err = console.stderr()
-        for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
-            err.print(f"warning: {warning}", markup=False)
-        for reason in plan.left_out:
-            err.print(f"left out: {reason}", markup=False)
+        console.warn(plan.warnings)
+        console.warn(plan.left_out, "left out")
         with resumable(context, store, folder, pcap, qlog) as watcher:
             result = execute(store, jobs or cores(), watcher, captures, qlogs)
             watcher.close()
             result.report()
-    for warning in captures.warnings if captures else ():
-        err.print(f"warning: {warning} (--pcap-packets)", markup=False)
-    for warning, option in qlogs.warnings if qlogs else ():
-        err.print(f"warning: {warning} ({option})", markup=False)
+    console.warn(f"{warning} (--pcap-packets)" for warning in (captures.warnings if captures else ()))
+    console.warn(f"{warning} ({option})" for warning, option in (qlogs.warnings if qlogs else ()))
     if form != "table":
-        for warning in caveats(result):
-            err.print(f"warning: {warning}", markup=False)
+        console.warn(caveats(result))
         if metrics is None:
             console.write(result.rows(), form)
         else:
             _print_comparisons(within(result, metrics), form)
-        err.print(f"Result: {folder}", markup=False)
+        console.stderr().print(f"Result: {folder}")
         return
     out_console = console.stdout()
     for warning in caveats(result):
-        out_console.print(f"Warning: {warning}", markup=False)
+        out_console.print(f"Warning: {warning}")
     if (table := console.services_table(result)) is not None:
         if sentence := verdict(result):
-            out_console.print(sentence, markup=False)
+            out_console.print(sentence)
         out_console.print(table)
         for sentence in findings(result):
-            out_console.print(sentence, markup=False)
+            out_console.print(sentence)
     out_console.print(console.metrics_table(result))
     if (table := console.bottlenecks_table(result)) is not None:
         out_console.print(table)
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
-        out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
+        out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.")
     for setting in result.manifest["settings"]:
         if tail := tail_drop(setting["effective"], behind_pep=setting["behind_pep"]):
-            out_console.print(f"{setting['name']}: {tail}.", markup=False)
+            out_console.print(f"{setting['name']}: {tail}.")
     if len(result.seeds) == 2:
         out_console.print("Values of the two runs of each setting; --runs 3 or more give intervals.")
     elif len(result.seeds) > 2:
@@ -299,14 +292,13 @@ def _simulate(
         out_console.print(
             f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting"
             + ("; in brackets, by the bootstrap, where they are not normal." if skew else "."),
-            markup=False,
         )
     elif any(row["ci95"] is not None for row in result.rows()):
         out_console.print("Mean ± 95 % confidence interval of one run's mean, from batches of its samples.")
     if metrics is not None:
         _print_comparisons(within(result, metrics), form)
     if loaded.overrides:
-        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.")
     print(f"Result: {folder}\nReport: {folder / REPORT}")
     if captures is not None:
         print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")

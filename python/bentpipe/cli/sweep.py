@@ -9,6 +9,7 @@ from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    integer_option,
     metric_names,
     names_or_file,
     scenario_options,
@@ -41,14 +42,14 @@ _MOST_WARNINGS = 10
     help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
 )
 @settings_option("Settings at each point; default: the scenario's.")
-@click.option("--runs", type=int, metavar="N", help="Runs per setting and point; default: the scenario's.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively.")
+@integer_option("--runs", help="Runs per setting and point; default: the scenario's.")
+@integer_option("--seed", help="Seed of the first run; the others follow consecutively.")
 @click.option(
     "--design",
     type=click.Choice(["grid", "lhs", "sobol"]),
     help="All combinations (the default); a Latin hypercube or a Sobol sequence of --points points.",
 )
-@click.option("--points", type=int, metavar="N", help="Points of the designs lhs and sobol.")
+@integer_option("--points", help="Points of the designs lhs and sobol.")
 @click.option(
     "--metric",
     "metrics",
@@ -63,7 +64,7 @@ _MOST_WARNINGS = 10
     metavar="SHARE",
     help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
 )
-@click.option("--max-runs", type=int, metavar="N", help="Limit of runs with --until-ci; default: 100.")
+@integer_option("--max-runs", help="Limit of runs with --until-ci; default: 100.")
 @worker_options(
     "Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME.",
     csv=True,
@@ -124,10 +125,8 @@ def sweep(
     plan = asked.plan()
     shown = plan.metrics
     folder = out if out is not None else default_folder(f"{asked.name}-sweep")
-    for warning in plan.warnings[:_MOST_WARNINGS]:
-        console.stderr().print(f"warning: {warning}", markup=False)
-    for reason in plan.left_out:
-        console.stderr().print(f"left out: {reason}", markup=False)
+    console.warn(plan.warnings[:_MOST_WARNINGS])
+    console.warn(plan.left_out, "left out")
     open_end = precision is not None
     with workers_and_progress(context, folder, jobs, cluster, open_end=open_end) as (workers, bar):
         result = execute(plan, folder, workers=workers, precision=precision, on_progress=bar.update)
@@ -158,11 +157,10 @@ def sweep(
         if len(cells) > _MOST_ROWS:
             stdout.print(f"The first {_MOST_ROWS} of {len(cells):,} rows; --format json prints all.")
     err = console.stderr()
-    err.print(f"Dataset: {folder}", markup=False)
+    err.print(f"Dataset: {folder}")
     if rows:
-        err.print(f"Report: {result.report()}", markup=False)
-    for line in result.shortfalls():
-        err.print(f"warning: {line}", markup=False)
+        err.print(f"Report: {result.report()}")
+    console.warn(result.shortfalls())
     failures = result.failures
     if failures:
         first = failures[0]

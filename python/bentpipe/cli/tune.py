@@ -10,6 +10,7 @@ from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    integer_option,
     metric_names,
     scenario_names,
     scenario_options,
@@ -17,7 +18,7 @@ from bentpipe.cli.options import (
     worker_options,
     workers_and_progress,
 )
-from bentpipe.format import likelihood, measured, plural
+from bentpipe.format import likelihood, measured, plural, with_unit
 from bentpipe.runs.plan import slug
 from bentpipe.runs.store import REPORT, default_folder
 from bentpipe.tuning.result import BEST, TRIALS, difference
@@ -46,9 +47,9 @@ _SHOWN = 12
     shell_complete=metric_names,
     help="Objectives, for example throughput:max,queue_delay_mean:min.",
 )
-@click.option("--trials", type=int, metavar="N", help="Points to try; default: 100, or all points of a grid.")
-@click.option("--runs", type=int, default=5, show_default=True, metavar="N", help="Seeds of each trial.")
-@click.option("--seed", type=int, metavar="N", help="First seed; also determines the trials.")
+@integer_option("--trials", help="Points to try; default: 100, or all points of a grid.")
+@integer_option("--runs", default=5, help="Seeds of each trial.")
+@integer_option("--seed", help="First seed; also determines the trials.")
 @click.option(
     "--vary",
     metavar="KEY=VALUES",
@@ -62,13 +63,8 @@ _SHOWN = 12
     type=click.Choice(["tpe", "nsga2", "random", "grid"]),
     help="Sampler of the trials; default: tpe, or grid with --judge rank.",
 )
-@click.option(
-    "--generation",
-    type=int,
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Trials per generation, sampled from the results of earlier generations.",
+@integer_option(
+    "--generation", default=10, help="Trials per generation, sampled from the results of earlier generations."
 )
 @click.option(
     "--no-pruning", "pruning", flag_value=False, default=True, help="Finish trials that are certainly worse."
@@ -80,20 +76,10 @@ _SHOWN = 12
     show_default=True,
     help="Choose the winner by rank sums among the Pareto front, or among all trials of a grid.",
 )
-@click.option(
-    "--keep",
-    type=int,
-    metavar="K",
-    help="Run the K best again before the choice; default: 1, or 3 with rank.",
+@integer_option(
+    "--keep", metavar="K", help="Run the K best again before the choice; default: 1, or 3 with rank."
 )
-@click.option(
-    "--fresh",
-    type=int,
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Runs of the winner with seeds unused in the search.",
-)
+@integer_option("--fresh", default=10, help="Runs of the winner with seeds unused in the search.")
 @click.option(
     "--storage",
     metavar="URL",
@@ -140,8 +126,7 @@ def tune(
     plan = Tuning.plan(scenario, aqm, metrics, overrides=changes(overrides, duration), **options)
     folder = out if out is not None else default_folder(f"{plan.scenario.name}-tune-{slug(aqm, ())}")
     err = console.stderr()
-    for warning in plan.space.as_given().warnings:
-        err.print(f"warning: {warning}", markup=False)
+    console.warn(plan.space.as_given().warnings)
     with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
         result = execute(
             plan,
@@ -150,13 +135,13 @@ def tune(
             storage=storage,
             study=study,
             on_progress=bar.update,
-            on_message=lambda text: err.print(text, markup=False),
+            on_message=lambda text: err.print(text),
         )
     if form != "table":
         console.write(result.document(), form)
     else:
         _show(result)
-    err.print(f"Result: {folder}", markup=False)
+    err.print(f"Result: {folder}")
     if result.winner is None:
         first = result.found["trials"][0]
         raise Failed(f"no trial completed; the first is {first['outcome']}: {first['note']}")
@@ -172,13 +157,11 @@ def _show(result: "TuneResult") -> None:
 
     out = console.stdout()
     found = result.found
-    out.print(result.counted(), markup=False)
+    out.print(result.counted())
     if result.winner is None:
         out.print("No trial completed, so there is no winner.")
         return
-    titles = [
-        f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives
-    ]
+    titles = [with_unit(each.metric, each.known.unit) for each in result.objectives]
     rows = []
     lines = result.front_rows()
     # The winner was possibly run again and need not be the first.
@@ -191,7 +174,6 @@ def _show(result: "TuneResult") -> None:
     out.print(
         f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
         f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search (of 2, both values).",
-        markup=False,
     )
     cells = []
     for row in found["figures"]:
@@ -211,5 +193,5 @@ def _show(result: "TuneResult") -> None:
     heads = ["metric", "setting", "in the search", "on fresh seeds", "runs", "minus defaults", "p, corrected"]
     out.print(console.grid(heads, cells, right=2))
     point = ", ".join(f"{name} = {value}" for name, value in result.winner["point"].items())
-    out.print(f"The winner: {point}", markup=False)
+    out.print(f"The winner: {point}")
     print(f"Setting: {result.folder / BEST}\nReport: {result.folder / REPORT}")

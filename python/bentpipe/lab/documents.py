@@ -191,17 +191,12 @@ def added(text: str, kind: str, name: str, ends: Sequence[str] = ()) -> str:
             made["transport"] = first["transport"]
         _tables(document, "traffic")[name] = made
         return tomlkit.dumps(document)
-    node = next(
-        iter(ends),
-        None,
-    ) or next(
-        (
-            next(end for end in link["between"] if end != first["to"])
-            for link in document.get("link", {}).values()
-            if first["to"] in link["between"]
-        ),
-        None,
+    beside = (
+        next(end for end in link["between"] if end != first["to"])
+        for link in document.get("link", {}).values()
+        if first["to"] in link["between"]
     )
+    node = next(iter(ends), None) or next(beside, None)
     if node is None:
         raise UsageError(f"no link leads to {first['to']}; write the hosts as text")
     host = tomlkit.table()

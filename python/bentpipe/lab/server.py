@@ -326,8 +326,7 @@ class _Api(_Guarded):
     def _scenario(self) -> dict[str, Any]:
         file, name = self.get_query_argument("file", None), self.get_query_argument("name", None)
         if self.get_query_argument("new", None) is not None:
-            path, text = self.lab.folder / "new-scenario.toml", documents.NEW
-            return {"file": str(path), "text": text, **documents.checked(text, str(path), self.lab.folder)}
+            return self._checked(documents.NEW, self.lab.folder / "new-scenario.toml")
         if file is not None:
             path = self.lab.inside(file)
         elif name in shipped():
@@ -338,6 +337,9 @@ class _Api(_Guarded):
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{path}: cannot be read: {error}") from None
+        return self._checked(text, path)
+
+    def _checked(self, text: str, path: Path) -> dict[str, Any]:
         return {"file": str(path), "text": text, **documents.checked(text, str(path), self.lab.folder)}
 
     def _check(self) -> dict[str, Any]:
@@ -386,12 +388,13 @@ class _Api(_Guarded):
         return recorded.described(self.lab.inside(self.get_query_argument("path")), self.lab.folder)
 
     def _series(self) -> bytes:
-        path, setting = self.lab.inside(self.get_query_argument("path")), self.get_query_argument("setting")
-        return recorded.table(path, setting, int(self.get_query_argument("seed")), "series")
+        return self._stored("series")
 
     def _table(self) -> bytes:
+        return self._stored(self.get_query_argument("name"), self.get_query_argument("terminal", None))
+
+    def _stored(self, name: str, terminal: str | None = None) -> bytes:
         path, setting = self.lab.inside(self.get_query_argument("path")), self.get_query_argument("setting")
-        name, terminal = self.get_query_argument("name"), self.get_query_argument("terminal", None)
         return recorded.table(path, setting, int(self.get_query_argument("seed")), name, terminal)
 
 

@@ -564,12 +564,10 @@ def _listener(
     tcp = {} if number is None else scenario["transports"][number]
     where = f"traffic.{traffic['name']}"
     protocol = _protocol(tcp)
-    if "keep_alive" in what:
-        raise fault(f"{where} has keep_alive, which only simulations know")
-    if "patience" in what:
-        raise fault(f"{where} has patience, which only simulations know")
-    if "rendering" in what:
-        raise fault(f"{where} has render_blocking, which only simulations know")
+    for key in ("keep_alive", "patience", "rendering"):
+        if key in what:
+            name = "render_blocking" if key == "rendering" else key
+            raise fault(f"{where} has {name}, which only simulations know")
     if upload and (kind in _FROM_SERVERS or protocol == "quic"):
         over = " over QUIC" if protocol == "quic" else ""
         raise fault(f"{where} uploads {kind}{over}; live uploads are files, bulk and packets over TCP or UDP")

@@ -115,7 +115,8 @@ class Session:
         self.seed = seed
         self.programs = programs
         self._ends_of_links = terminal_places(chain)
-        self._network = Network(places=[*_others(), *self._ends_of_links])
+        others = [place for place in PLACES if place != "terminal"]
+        self._network = Network(places=[*others, *self._ends_of_links])
         self._origin = 0
 
     @property
@@ -188,7 +189,8 @@ class Session:
                 serve.check(well=(0, -signal.SIGTERM))
             links = _last_json(emulator.stop())
             recorded = self._recorded(folder / "flows.jsonl", links.get("statistics", {}))
-            return _with(recorded, {"links": links, "load": _last_json(output)})
+            more = {"links": links, "load": _last_json(output)}
+            return replace(recorded, live=dict(recorded.live) | more)
 
     def _ends(self, stack: ExitStack) -> list[Child]:
         """Start gateway and terminals, and wait until the spacelinks between them are up."""
@@ -549,11 +551,6 @@ def terminal_places(chain: Chain) -> list[str]:
     return [f"terminal-{number}" for number in range(len(chain.terminals))]
 
 
-def _others() -> list[str]:
-    """Return the places that are not a terminal."""
-    return [place for place in PLACES if place != "terminal"]
-
-
 def _devices(segment: str, number: int) -> tuple[str, str]:
     """Return the devices of a segment at a terminal, by its number."""
     near, far = _DEVICES[segment]
@@ -679,10 +676,6 @@ def _json(line: str) -> dict[str, Any]:
 def _last_json(text: str) -> dict[str, Any]:
     """Return the last JSON line of a program's output."""
     return next((found for line in reversed(text.splitlines()) if (found := _json(line))), {})
-
-
-def _with(recorded: Recorded, more: Mapping[str, Any]) -> Recorded:
-    return replace(recorded, live=dict(recorded.live) | dict(more))
 
 
 def versions(programs: Programs) -> dict[str, str]:

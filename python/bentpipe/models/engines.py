@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe.format import convert
+from bentpipe.format import brief, convert, spread
 from bentpipe.stats.intervals import summarise
 
 __all__ = ["LOSS", "QUANTITIES", "Account", "Moments", "Quantity", "compared", "moments", "quantities"]
@@ -95,6 +95,13 @@ def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, floa
         mean = float((column * weight).sum()) / total if total else None
     finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
     return finite[0], finite[1]
+
+
+def with_spread(found: Mapping[str, Any]) -> str:
+    """Write an engine's mean with its standard deviation; a dash for None."""
+    if found["mean"] is None:
+        return "–"
+    return brief(found["mean"], 4) + (f" ± {spread(found)}" if found["std"] is not None else "")
 
 
 def quantities(table: pl.DataFrame) -> list[Quantity]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
+from bentpipe.format import with_unit
 from bentpipe.models.oscillation import keys_of, simulated
 from bentpipe.runs.experiment import cores
 from bentpipe.runs.plan import load, make_plan
@@ -126,8 +127,7 @@ _COLUMNS = (
 
 def shown(table: pl.DataFrame, varied: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
     """Return headings, cells and notes of a table of margins."""
-    units = [f" [{AXES[name].unit}]" if AXES[name].unit else "" for name in varied]
-    heads = ["setting", *(name + unit for name, unit in zip(varied, units, strict=True)), ""]
+    heads = ["setting", *(with_unit(name, AXES[name].unit) for name in varied), ""]
     cells, notes = [], []
     for row in table.iter_rows(named=True):
         at = [f"{row[f'at_{name}'] * AXES[name].factor:.4g}" for name in varied]
@@ -182,7 +182,10 @@ def margins(
         except _core.ModelError as error:
             raise ModelError(f"{loaded.name}, setting {each.name}: {error}") from None
         rows += [_row(each.name, at, one) for at, one in zip(points, found, strict=True)]
-    return pl.DataFrame(rows, schema=_schema(list(chosen)))
+    schema: dict[str, Any] = {"setting": pl.String, **{f"at_{name}": pl.Float64 for name in chosen}}
+    schema |= dict.fromkeys(_NUMBERS, pl.Float64)
+    schema |= {"stable": pl.Boolean, "unstable_roots": pl.Int64, "pep_in_loop": pl.Boolean}
+    return pl.DataFrame(rows, schema=schema | {"error": pl.String})
 
 
 def _row(setting: str, at: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,18 +198,6 @@ def _row(setting: str, at: Mapping[str, float], one: Mapping[str, Any]) -> dict[
         "unstable_roots": one.get("unstable_roots"),
         "pep_in_loop": one.get("pep_in_loop"),
         "error": one.get("error"),
-    }
-
-
-def _schema(varied: list[str]) -> dict[str, Any]:
-    return {
-        "setting": pl.String,
-        **{f"at_{name}": pl.Float64 for name in varied},
-        **dict.fromkeys(_NUMBERS, pl.Float64),
-        "stable": pl.Boolean,
-        "unstable_roots": pl.Int64,
-        "pep_in_loop": pl.Boolean,
-        "error": pl.String,
     }
 
 

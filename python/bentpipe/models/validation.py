@@ -203,16 +203,10 @@ class Validation:
 
 
 _TABLE = {
-    "setting": pl.String,
-    "quantity": pl.String,
-    "unit": pl.String,
-    "engine": pl.String,
-    "mean": pl.Float64,
-    "ci95": pl.Float64,
-    "std": pl.Float64,
+    **dict.fromkeys(("setting", "quantity", "unit", "engine"), pl.String),
+    **dict.fromkeys(("mean", "ci95", "std"), pl.Float64),
     "runs": pl.UInt32,
-    "difference": pl.Float64,
-    "difference_ci95": pl.Float64,
+    **dict.fromkeys(("difference", "difference_ci95"), pl.Float64),
 }
 
 

@@ -88,7 +88,7 @@ class _Plan:
         longest = self.delay + (orbit.handover_ms if answers.handover else 0)
         self.satellite_rtt = 2 * longest + (_OUTAGE if answers.handover else 0)
         """Longest round trip between gateway and terminal [ms], an outage included."""
-        self.rtt = _nearest(2 * (longest + _GROUND[1] + _ACCESS), 10)
+        self.rtt = 10 * round(2 * (longest + _GROUND[1] + _ACCESS) / 10)
         """Longest round trip between server and subscriber [ms]."""
         self.window = self.satellite_rtt + _ACK_DELAY + _BACKLOG
         """Window of the spacelink [ms]."""
@@ -380,7 +380,7 @@ class _Plan:
 
     def _transmit_queue(self) -> list[str]:
         a = self.answers
-        span = _above(self.window + 200, 100) if a.pep else self.rtt
+        span = 100 * math.ceil((self.window + 200) / 100) if a.pep else self.rtt
         reason = (
             f"{span} ms: more than the spacelink's window, so that nothing is dropped behind the PEP"
             if a.pep
@@ -476,11 +476,3 @@ def _size(length: float) -> str:
         if rounded >= size:
             return f"{rounded / size:g} {unit}"
     return f"{rounded:g} B"
-
-
-def _nearest(value: float, step: int) -> int:
-    return round(value / step) * step
-
-
-def _above(value: float, step: int) -> int:
-    return math.ceil(value / step) * step

@@ -97,7 +97,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             "behind": "behind PEP" if each["behind_pep"] else "tail drop" if each.get("tail_drop") else "",
             "first": percent(each["first_in"]),
             "power": number(each["power"]),
-            "scores": [_score(each[name]) for name in score_names(found)],
+            "scores": [number(each[name], 2) for name in score_names(found)],
             "served": [_cell(each["metrics"][head["name"]]) for head in served],
             "cells": [_cell(each["metrics"][head["name"]]) for head in others],
         }
@@ -119,10 +119,6 @@ def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
         "behind": "" if behind is None else _signed(behind) + ("*" if cell["certain"] else ""),
         "grade": cell.get("grade"),
     }
-
-
-def _score(value: float | None) -> str:
-    return number(value, None if value is None else 2)
 
 
 def _mean(mean: float | None, ci95: float | None, runs: int) -> str:
@@ -183,7 +179,7 @@ def done(found: Mapping[str, Any]) -> list[str]:
     scenario, seeds = found["scenario"], found["seeds"]
     searched = [each for each in found["tried"] if each["trials"]]
     as_it_is = [each["aqm"] for each in found["tried"] if not each["trials"]]
-    short, long = (_span(scenario[key]) for key in ("search_duration", "duration"))
+    short, long = (clock(round(scenario[key], 3)) for key in ("search_duration", "duration"))
     lines = []
     if searched:
         trials = sum(each["trials"] for each in searched)
@@ -208,7 +204,3 @@ def done(found: Mapping[str, Any]) -> list[str]:
     if parts:
         lines.append(f"{found['answer']} in the search against fresh seeds: {'; '.join(parts)}.")
     return lines
-
-
-def _span(seconds: float) -> str:
-    return clock(round(seconds, 3))

@@ -232,21 +232,21 @@ class _Charts(ResultCharts):
         points, printed = [point for _, point in points_of], [point for _, point in printed_of]
         if not points:
             return None
-        spots = [
-            point[axis] for point in points + printed for axis in ("x", "x_low", "x_high") if axis in point
-        ]
-        levels = [
-            point[axis] for point in points + printed for axis in ("y", "y_low", "y_high") if axis in point
-        ]
+        spots, levels = (
+            [point[key] for point in points + printed for key in keys if key in point]
+            for keys in (("x", "x_low", "x_high"), ("y", "y_low", "y_high"))
+        )
         capacity = max(self.capacity.values())
         # Intervals and printed values may lie above the capacity.
         low, high = min(levels), max(capacity, *levels)
         wide = max(spots) > _WIDE * min(point["x"] for point in points)
-        least = max(0.5 * min(point["x"] for point in points), 0.1)
+        least, most = max(0.5 * min(point["x"] for point in points), 0.1), 3 * max(spots)
+        end = rounded_up(max(spots) * 1.12)
+        across = (math.log10(least), math.log10(most)) if wide else (0.0, end)
         x_scale = (
-            vega.Scale(type="log", domain=[least, 3 * max(spots)], nice=False, clamp=True)
+            vega.Scale(type="log", domain=[least, most], nice=False, clamp=True)
             if wide
-            else vega.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
+            else vega.Scale(domain=[0, end], nice=False)
         )
         span = max(high - low, 0.02 * capacity)
         # Labels are placed between these ends; `nice` would let Vega move them.
@@ -282,9 +282,6 @@ class _Charts(ResultCharts):
             base.mark_rule(strokeWidth=1.5).encode(x=x("x"), y=y("y_low"), y2="y_high:Q"),
             base.mark_point(filled=True, size=80, opacity=1).encode(x=x("x"), y=y("y"), tooltip=tooltip),
         ]
-        across = (
-            (math.log10(least), math.log10(3 * max(spots))) if wide else (0.0, rounded_up(max(spots) * 1.12))
-        )
         height = 300 if len(self.all) <= MANY else 460
         named = [(name, point, False) for name, point in points_of]
         if len(self.all) <= MANY:

@@ -101,12 +101,12 @@ def render(result: Result) -> str:
         worst_served=worst_served(result),
         ranking=_ranking(result),
         seeds=result.seeds,
-        methods=_methods(result),
+        methods=sorted({row["method"] for row in result.rows()} - {None}),
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
         groups=groups,
         definitions=_definitions(groups),
-        printed=_has_printed(result),
+        printed=any(row["setting"] in result.settings for row in manifest["printed"]),
         calibrated=any(row["calibrated"] for row in manifest["printed"]),
         sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
         differences=_difference_rows(result),
@@ -316,14 +316,14 @@ def _thresholds(result: Result) -> list[str]:
 
 def _summary(result: Result) -> list[tuple[str, str]]:
     scenario, manifest = result.manifest["scenario"], result.manifest
+    time = "real" if result.engine == LIVE else "simulated"
     capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
     seeds = f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         (
             "Measured",
-            f"{clock(scenario['duration'])} of {_time(result)} time after {clock(scenario['warmup'])} of"
-            " warm-up",
+            f"{clock(scenario['duration'])} of {time} time after {clock(scenario['warmup'])} of warm-up",
         ),
         ("Engine", _engine(result)),
         ("Deviations from the scenario", "; ".join(result.notes)),
@@ -332,11 +332,6 @@ def _summary(result: Result) -> list[tuple[str, str]]:
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
-    return [(name, value) for name, value in rows if value]
-
-
-def _time(result: Result) -> str:
-    return "real" if result.engine == LIVE else "simulated"
 
 
 def _engine(result: Result) -> str:
@@ -375,11 +370,6 @@ def _settled(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _methods(result: Result) -> list[str]:
-    """Return the methods of a result's confidence intervals."""
-    return sorted({row["method"] for row in result.rows() if row["method"] is not None})
-
-
 def _ranking(result: Result) -> dict[str, Any] | None:
     """Return the settings in rank order with their values; None for fewer than three settings."""
     if len(result.settings) < 3:
@@ -401,10 +391,6 @@ def _ranking(result: Result) -> dict[str, Any] | None:
             {"place": ranked.place, "setting": ranked.setting, "mean": brief(ranked.mean, 3), "cells": cells}
         )
     return {"criteria": CRITERIA, "rows": rows, "many": len(rows) > MANY}
-
-
-def _has_printed(result: Result) -> bool:
-    return any(row["setting"] in result.settings for row in result.manifest["printed"])
 
 
 def _metric_rows(result: Result) -> list[dict[str, Any]]:

@@ -116,7 +116,7 @@ def _profile(result: EvaluationResult, entry: dict[str, Any], names: dict[str, s
             cells.append(
                 {
                     "net": f"{100 * found.net:+z.0f}",
-                    "kind": _kind(found.net),
+                    "kind": "good" if found.net >= STRONG else "bad" if found.net <= WEAK else "",
                     "dominated": found.dominated,
                     "title": f"{found.won} won, {found.lost} lost of {found.compared} comparisons;"
                     f" dominates {found.dominates}, dominated by {found.dominated}",
@@ -131,7 +131,8 @@ def _profile(result: EvaluationResult, entry: dict[str, Any], names: dict[str, s
             }
         )
     titles = PARTS[result.kind]
-    heads = [("all", "")] + [(_section(part), titles[part]) for part in parts]
+    sections = (f"section {part}" if part[0].isdigit() else part for part in parts)
+    heads = [("all", ""), *zip(sections, map(titles.__getitem__, parts), strict=True)]
     return {
         "title": entry["title"],
         "text": entry["text"],
@@ -140,14 +141,6 @@ def _profile(result: EvaluationResult, entry: dict[str, Any], names: dict[str, s
         "multiples": multiples(result, entry),
         "caption": ELLIPSES,
     }
-
-
-def _section(part: str) -> str:
-    return f"section {part}" if part[0].isdigit() else part
-
-
-def _kind(net: float) -> str:
-    return "good" if net >= STRONG else "bad" if net <= WEAK else ""
 
 
 def _cases(result: EvaluationResult) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Figures of classes of traffic and of single flows: over time, and as distributions."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -8,7 +7,7 @@ import polars as pl
 from bentpipe.report import vega
 from bentpipe.report.colours import PALETTE, of_settings
 from bentpipe.report.decimate import as_float, rounded_up, short
-from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
+from bentpipe.report.panels import Figure, Panel, ResultCharts, Width, time_axis
 from bentpipe.runs.result import Result
 
 __all__ = ["flow_figures"]
@@ -60,11 +59,6 @@ class _FlowCharts(ResultCharts):
         name = "class" if "class" in flows.columns else "traffic"
         return flows.with_columns(pl.col(name).cast(pl.String).alias("class"))
 
-    def _time(self, *, last: bool) -> vega.X:
-        title = "time since measuring began [s]" if last else None
-        scale = vega.Scale(domain=[0.0, self.duration], nice=False)
-        return vega.X("time:Q", title=title, scale=scale)
-
     def _by_class(self) -> vega.Color:
         scale = vega.Scale(domain=self.classes, range=[self.shade[name] for name in self.classes])
         return vega.Color("class:N", scale=scale, legend=None)
@@ -107,7 +101,7 @@ class _FlowCharts(ResultCharts):
                 vega.Chart(vega.InlineData(values=values))
                 .mark_line(interpolate="step-after", strokeWidth=1.2)
                 .encode(
-                    x=self._time(last=setting == list(counted)[-1]),
+                    x=time_axis((0.0, self.duration), last=setting == list(counted)[-1]),
                     y=vega.Y("rate:Q", title="packets/s", scale=vega.Scale(domain=[0, top], nice=False)),
                     color=self._by_class(),
                 )
@@ -135,8 +129,9 @@ class _FlowCharts(ResultCharts):
             found[setting] = known.sort("opened").gather_every(every)
         if not found:
             return None
-        rates = [as_float(end) * 1e-3 for table in found.values() for end in _ends(table["goodput"])]
-        scale = vega.Scale(type="log", domain=[0.8 * min(rates), 1.25 * max(rates)], nice=False)
+        rates = pl.concat([table["goodput"] for table in found.values()])
+        least, most = (as_float(end) * 1e-3 for end in (rates.min(), rates.max()))
+        scale = vega.Scale(type="log", domain=[0.8 * least, 1.25 * most], nice=False)
         panels = []
         for setting, table in found.items():
             values = [
@@ -152,7 +147,7 @@ class _FlowCharts(ResultCharts):
                 for row in table.iter_rows(named=True)
             ]
             base = vega.Chart(vega.InlineData(values=values)).encode(
-                x=self._time(last=setting == list(found)[-1]),
+                x=time_axis((0.0, self.duration), last=setting == list(found)[-1]),
                 y=vega.Y("goodput:Q", title="kbit/s", scale=scale, axis=vega.Axis(format="~s", tickCount=4)),
                 color=self._by_class(),
                 tooltip=[vega.Tooltip(f"{name}:N") for name in ("class", "flow", "goodput", "kB", "drops")],
@@ -203,7 +198,7 @@ class _FlowCharts(ResultCharts):
                 vega.Chart(vega.InlineData(values=rows))
                 .mark_rule(strokeWidth=2.5, opacity=0.75)
                 .encode(
-                    x=self._time(last=setting == list(found)[-1]),
+                    x=time_axis((0.0, self.duration), last=setting == list(found)[-1]),
                     x2="end:Q",
                     y=vega.Y("rate:Q", title="Mbit/s", scale=vega.Scale(domain=[0, top], nice=False)),
                     color=vega.Color("flow:N", scale=vega.Scale(domain=names, range=shade), legend=None),
@@ -232,8 +227,8 @@ class _FlowCharts(ResultCharts):
         missing = [each for number, each in enumerate(self.classes) if number not in dict(panels)]
         none = f" Without a value: {', '.join(missing)}." if missing else ""
         caption = f"Share of the flows of a class with up to the given value; {self._all_runs}.{none}"
-        legend = tuple((setting, self.colour[setting]) for setting in self.settings)
-        return Figure(name, title, caption, tuple(panel for _, panel in panels), 2, legend)
+        drawn = tuple(panel for _, panel in panels)
+        return Figure(name, title, caption, drawn, 2, self._setting_legend)
 
     def _values(self, setting: str, traffic_class: str, column: str) -> pl.Series:
         """Return the known values of a column in all runs; of completion times, those while measuring."""
@@ -246,7 +241,3 @@ class _FlowCharts(ResultCharts):
                 flows = flows.filter(pl.col("completed") & (pl.col("closed") >= 0))
             found.append(flows[column].cast(pl.Float64).drop_nulls())
         return pl.concat(found)
-
-
-def _ends(values: pl.Series) -> Sequence[Any]:
-    return values.min(), values.max()

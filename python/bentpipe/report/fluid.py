@@ -7,14 +7,17 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 from bentpipe.models.domain import domain_warnings
-from bentpipe.models.engines import QUANTITIES
+from bentpipe.models.engines import QUANTITIES, with_spread
 from bentpipe.models.findings import findings, known_failures, left_out
 from bentpipe.models.fluid import ModelResult
 from bentpipe.models.validation import Stationary, Validation
 from bentpipe.report.overlays import engine_colours, over_time, ratios
 from bentpipe.report.pages import dated, page, parameters
+from bentpipe.report.panels import one_run
 
 __all__ = ["model_page", "validation_page"]
+
+_ONE_RUN = "One run per setting: there are no confidence intervals, and differences may be due to chance."
 
 
 def model_page(result: ModelResult) -> str:
@@ -27,7 +30,7 @@ def model_page(result: ModelResult) -> str:
         {
             "label": each.label,
             "unit": each.unit,
-            "cells": [_moments(found[setting, each.name]) for setting in result.settings],
+            "cells": [with_spread(found[setting, each.name]) for setting in result.settings],
         }
         for each in QUANTITIES
     ]
@@ -62,9 +65,9 @@ def validation_page(result: Validation) -> str:
     scenario, seeds = manifest["scenario"], result.simulation.seeds
     accounts, rows = result.accounts, result.rows()
     runs = len(seeds)
-    run = f"the run with seed {seeds[0]}" + ("" if runs == 1 else f", the first of {runs}")
     capacity = {entry["name"]: entry["capacity"] * 1e-6 for entry in manifest["settings"]}
     interval = scenario["sample_interval"]
+    run = one_run(seeds[0], runs)
     drawn = over_time(accounts, result.settings, capacity, scenario["duration"], interval, run)
     summed_up = ratios(accounts, rows)
     fluid = result.model if isinstance(result.model, ModelResult) else None
@@ -72,6 +75,7 @@ def validation_page(result: Validation) -> str:
     inputs = {entry["name"]: entry for entry in fluid.manifest["settings"]} if fluid else {}
     printed = [row["printed"] for row in rows if row["printed"]]
     summary_of = findings(rows, [account.engine for account in accounts], inputs)
+    few = [_ONE_RUN] if runs == 1 else []
     summary = [
         *(_summary(fluid, equations=False) if fluid else _looked_at(scenario)),
         ("Runs", f"{plural(runs, 'run')} per setting, seeds {', '.join(map(str, seeds))}"),
@@ -85,7 +89,7 @@ def validation_page(result: Validation) -> str:
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
-        warnings=(_all_warnings(fluid) if fluid else notes) + _few(runs),
+        warnings=(_all_warnings(fluid) if fluid else notes) + few,
         engines=accounts,
         colours=engine_colours(accounts),
         settings=result.settings,
@@ -109,8 +113,8 @@ def _verdict(result: ModelResult, found: Mapping[tuple[str, str], Mapping[str, A
     for setting in result.settings:
         queue, rate = found[setting, "queue"], found[setting, "throughput"]
         lines.append(
-            f"{setting}: a queue of {_moments(queue)} {queue['unit']},"
-            f" a throughput of {_moments(rate)} {rate['unit']}."
+            f"{setting}: a queue of {with_spread(queue)} {queue['unit']},"
+            f" a throughput of {with_spread(rate)} {rate['unit']}."
         )
     return lines
 
@@ -151,12 +155,6 @@ def _groups(
     return groups
 
 
-def _moments(row: Mapping[str, Any]) -> str:
-    if row["mean"] is None:
-        return "–"
-    return brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
-
-
 def _capacity(result: ModelResult) -> dict[str, float]:
     """Return the mean rate of each setting's link [Mbit/s]."""
     found = {}
@@ -172,13 +170,12 @@ def _interval(scenario: Mapping[str, Any]) -> str:
 
 def _looked_at(scenario: Mapping[str, Any]) -> list[tuple[str, str]]:
     over = f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         ("Measured", over),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
 def _summary(result: ModelResult, *, equations: bool = True) -> list[tuple[str, str]]:
@@ -222,12 +219,6 @@ def _warnings(result: ModelResult) -> list[str]:
 def _all_warnings(result: ModelResult) -> list[str]:
     settings = result.manifest["settings"]
     return [*domain_warnings(settings), *left_out(settings), *_warnings(result)]
-
-
-def _few(runs: int) -> list[str]:
-    if runs > 1:
-        return []
-    return ["One run per setting: there are no confidence intervals, and differences may be due to chance."]
 
 
 def _equations(result: ModelResult) -> list[dict[str, Any]]:

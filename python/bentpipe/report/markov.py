@@ -44,7 +44,7 @@ def markov_page(solution: Solution) -> str:
             ("Link", f"{one.link}, {one.capacity * 1e-6:g} Mbit/s"),
             ("Service", f"Erlang-{queue.stages}, {queue.service_rate:g} packets/s"),
             ("Places", f"{queue.places} packets, the one in service counted"),
-            *([("Parameters from", scenario.source)] if scenario.source else []),
+            ("Parameters from", scenario.source),
         ],
         warnings=[],
         notes=solution.notes,

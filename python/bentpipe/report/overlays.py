@@ -14,7 +14,7 @@ from bentpipe.models.engines import QUANTITIES, Account, Quantity, moments, quan
 from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
 from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, samples_of, short
-from bentpipe.report.panels import Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width, limit_line, time_axis
 from bentpipe.runs.plan import slug
 
 __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
@@ -199,36 +199,22 @@ def curves(
     width: Width,
 ) -> vega.Chart:
     """Overlay decimated series: means as lines, extremes as bands; `note` may have several lines."""
-    axis = quantity.unit or " "
-    scale = vega.Scale(domain=list(domain), nice=False, zero=False)
-    x = vega.X(
-        "time:Q",
-        title="time since measuring began [s]" if last else None,
-        scale=vega.Scale(domain=list(span), nice=False),
-    )
-    large = domain[1] >= 10_000
-    form = vega.Axis(format="~s") if large else vega.Undefined
+    vertical: dict[str, Any] = {
+        "title": quantity.unit or " ",
+        "scale": vega.Scale(domain=list(domain), nice=False, zero=False),
+        "axis": vega.Axis(format="~s") if domain[1] >= 10_000 else vega.Undefined,
+    }
+    low, mean = (vega.Y(f"{field}:Q", **vertical) for field in ("low", "mean"))
     lines: list[vega.Chart] = []
     areas: list[vega.Chart] = []
     for engine, table in tables.items():
-        base = vega.Chart(vega.InlineData(values=rows(table))).encode(x=x)
-        areas.append(
-            base.mark_area(color=shade[engine], opacity=0.22).encode(
-                y=vega.Y("low:Q", title=axis, scale=scale, axis=form), y2=vega.Y2("high:Q")
-            )
-        )
-        lines.append(
-            base.mark_line(color=shade[engine], strokeWidth=1.3).encode(
-                y=vega.Y("mean:Q", title=axis, scale=scale, axis=form)
-            )
-        )
+        base = vega.Chart(vega.InlineData(values=rows(table))).encode(x=time_axis(span, last=last))
+        area = base.mark_area(color=shade[engine], opacity=0.22)
+        areas.append(area.encode(y=low, y2=vega.Y2("high:Q")))
+        lines.append(base.mark_line(color=shade[engine], strokeWidth=1.3).encode(y=mean))
     layers = [*areas, *lines]
     if limit is not None:
-        layers.append(
-            vega.Chart(vega.InlineData(values=[{"limit": limit}]))
-            .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
-            .encode(y=vega.Y("limit:Q", title=axis, scale=scale, axis=form))
-        )
+        layers.append(limit_line(limit, **vertical))
     title = vega.TitleParams(
         text=heading,
         subtitle=note.split("\n") if note else " ",

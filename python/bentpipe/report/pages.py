@@ -46,7 +46,10 @@ _HEADING = re.compile(
 
 
 def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # noqa: ANN401
-    """Return a page from `template`, `figures` (with the numbers of their charts) and `context`."""
+    """Return a page from `template`, `figures` (with the numbers of their charts) and `context`.
+
+    Lines of its `summary` without a value are left out.
+    """
     specs: list[dict[str, Any]] = []
     shown = []
     for figure in figures:
@@ -57,7 +60,8 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
     data, scripts = as_variables(script_json(specs)), bundle() if specs else ""
     # The charts are many times as large as their text, which is all that the page needs.
     del specs
-    context = {"description": [], "summary": [], "warnings": [], **context}
+    context = {"description": [], "warnings": [], **context}
+    context["summary"] = [(name, value) for name, value in context.get("summary", []) if value]
     html = (
         environment()
         .get_template(template)

@@ -12,7 +12,7 @@ from bentpipe.report.decimate import as_float, detail, ecdf, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.ranking import drawn
 
-__all__ = ["CONFIG", "Figure", "Panel", "ResultCharts", "Width"]
+__all__ = ["CONFIG", "Figure", "Panel", "ResultCharts", "Width", "limit_line", "one_run", "time_axis"]
 
 Width = int | Literal["container"]
 
@@ -77,6 +77,24 @@ class Figure:
     """Names and colours, if the panels have no legend."""
 
 
+def time_axis(span: tuple[float, float], *, last: bool = True, **options: Any) -> vega.X:  # noqa: ANN401
+    """Return the axis of the measured time in `span` [s]; only the last panel's has a title."""
+    title = "time since measuring began [s]" if last else None
+    return vega.X("time:Q", title=title, scale=vega.Scale(domain=list(span), nice=False), **options)
+
+
+def limit_line(limit: float, **options: Any) -> vega.Chart:  # noqa: ANN401
+    """Draw a limit as a dashed line across a panel, whose vertical axis has these options."""
+    rule = vega.Chart(vega.InlineData(values=[{"limit": limit}]))
+    rule = rule.mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
+    return rule.encode(y=vega.Y("limit:Q", **options))
+
+
+def one_run(seed: int, runs: int) -> str:
+    """Return the words for one of several runs, the first of them."""
+    return f"the run with seed {seed}" + ("" if runs == 1 else f", the first of {runs}")
+
+
 class ResultCharts:
     """Draws time series and shares colours and texts for the figures of one result."""
 
@@ -93,13 +111,16 @@ class ResultCharts:
 
     @property
     def _which_run(self) -> str:
-        runs = len(self.result.seeds)
-        return f"the run with seed {self.seed}" + ("" if runs == 1 else f", the first of {runs}")
+        return one_run(self.seed, len(self.result.seeds))
 
     @property
     def _all_runs(self) -> str:
         runs = len(self.result.seeds)
         return "one run" if runs == 1 else f"all {runs} runs together"
+
+    @property
+    def _setting_legend(self) -> tuple[tuple[str, str], ...]:
+        return tuple((setting, self.colour[setting]) for setting in self.settings)
 
     def _half(self) -> Width:
         return self.width if self.width == "container" else int(self.width * 0.46)
@@ -171,33 +192,24 @@ class ResultCharts:
         limit: float | pl.DataFrame | None = None,
     ) -> vega.Chart:
         """Draw a decimated series: the mean as a line, the extremes as a band; `limit` may be a series."""
-        data = vega.InlineData(values=rows(table))
-        x = vega.X(
-            "time:Q",
-            title="time since measuring began [s]" if last else None,
-            scale=vega.Scale(domain=list(span), nice=False),
-        )
-        scale = vega.Scale(domain=list(domain), nice=False, zero=False)
-        base = vega.Chart(data).encode(x=x)
+        x = time_axis(span, last=last)
+        vertical: dict[str, Any] = {
+            "title": axis,
+            "scale": vega.Scale(domain=list(domain), nice=False, zero=False),
+        }
+        low, mean = (vega.Y(f"{field}:Q", **vertical) for field in ("low", "mean"))
+        base = vega.Chart(vega.InlineData(values=rows(table))).encode(x=x)
         colour = self.colour[setting]
         layers: list[vega.Chart] = [
-            base.mark_area(color=colour, opacity=0.25).encode(
-                y=vega.Y("low:Q", title=axis, scale=scale), y2=vega.Y2("high:Q")
-            ),
-            base.mark_line(color=colour, strokeWidth=1.2).encode(y=vega.Y("mean:Q", title=axis, scale=scale)),
+            base.mark_area(color=colour, opacity=0.25).encode(y=low, y2=vega.Y2("high:Q")),
+            base.mark_line(color=colour, strokeWidth=1.2).encode(y=mean),
         ]
         if isinstance(limit, pl.DataFrame):
-            layers.append(
-                vega.Chart(vega.InlineData(values=rows(limit)))
-                .mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
-                .encode(x=x, y=vega.Y("mean:Q", title=axis, scale=scale))
-            )
+            line = vega.Chart(vega.InlineData(values=rows(limit)))
+            line = line.mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
+            layers.append(line.encode(x=x, y=mean))
         elif limit is not None:
-            layers.append(
-                vega.Chart(vega.InlineData(values=[{"limit": limit}]))
-                .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
-                .encode(y=vega.Y("limit:Q", title=axis, scale=scale))
-            )
+            layers.append(limit_line(limit, **vertical))
         return vega.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
 
     def _details(

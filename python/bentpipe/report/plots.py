@@ -1,6 +1,5 @@
 """Single charts of results, as `plot` of the results' classes returns them."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import ends
+from bentpipe.format import ends, meant, with_unit
 from bentpipe.models.engines import QUANTITIES, Account, Quantity
 from bentpipe.report import vega
 from bentpipe.report.charts import series_figure
@@ -132,7 +131,7 @@ def _metric_figure(result: Result, metric: Metric, settings: Sequence[str] | Non
     least, most = min(marks), max(marks)
     margin = 0.06 * (most - least) or 0.05 * abs(most) or 1.0
     domain = [least if least == 0 else least - margin, most + margin]
-    title = f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
+    title = with_unit(metric.label, metric.unit)
 
     def x(field: str) -> vega.X:
         return vega.X(f"{field}:Q", title=title, scale=vega.Scale(domain=domain, nice=False, zero=False))
@@ -272,13 +271,8 @@ def _settings(asked: str | Sequence[str] | None, there: Sequence[str]) -> list[s
 
 
 def _unknown(what: str, name: str, names: Sequence[str], former: Any) -> UsageError:  # noqa: ANN401
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
-    if name in former:
-        hint = f"it is now called {former[name]}"
-    elif near:
-        hint = f"did you mean {', '.join(near)}?"
-    else:
-        hint = f"allowed: {', '.join(names)}"
+    hint = f"it is now called {former[name]}" if name in former else ""
+    hint = hint or meant(str(name), names, most=3, cutoff=0.5) or f"allowed: {', '.join(names)}"
     return UsageError(f'plot: there is no {what} "{name}"; {hint}')
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files
-from bentpipe.format import percent
+from bentpipe.format import percent, with_unit
 from bentpipe.models.stability import Axis, StabilityMap
 from bentpipe.report import vega
 from bentpipe.report.colours import MUTED
@@ -87,8 +87,7 @@ def _panel(found: StabilityMap, setting: str, number: int, last: int, width: Wid
                 "margin": None if margin is None else min(max(margin, _LEAST), _MOST),
             }
         )
-    x_title = found.x.label + (f" [{found.x.unit}]" if found.x.unit else "")
-    y_title = found.y.label + (f" [{found.y.unit}]" if found.y.unit else "")
+    x_title, y_title = (with_unit(axis.label, axis.unit) for axis in (found.x, found.y))
     x_scale = vega.Scale(domain=[x_cells[xs[0]][0], x_cells[xs[-1]][1]], nice=False, zero=False)
     y_scale = vega.Scale(domain=[y_cells[ys[0]][0], y_cells[ys[-1]][1]], nice=False, zero=False)
     x_axis = vega.X("x:Q", title=x_title, scale=x_scale, axis=vega.Axis(tickCount=5))

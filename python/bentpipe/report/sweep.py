@@ -74,22 +74,18 @@ def _summary(
     many = f"{runs[0]} to {runs[-1]}" if len(runs) > 1 else str(runs[0]) if runs else "no"
     varied = [f"{axis.key}: {_span(axis)}" for axis in factors]
     return [
-        (name, value)
-        for name, value in (
-            ("Scenario", manifest["scenario"]["name"]),
-            ("Varied", "; ".join(varied)),
-            ("Points", f"{points:,}, {_DESIGNS[manifest.get('design', 'grid')]}"),
-            ("Runs", f"{many} of each setting at each point, from seed {seeds[0]} on" if seeds else many),
-            (
-                "Added until",
-                f"the 95 % interval of {until['metric']} is within ±{until['share']:.3g} of the mean,"
-                f" at most {until['most']} runs"
-                if until
-                else "",
-            ),
-            ("Changed from the file", ", ".join(manifest.get("overrides", []))),
-        )
-        if value
+        ("Scenario", manifest["scenario"]["name"]),
+        ("Varied", "; ".join(varied)),
+        ("Points", f"{points:,}, {_DESIGNS[manifest.get('design', 'grid')]}"),
+        ("Runs", f"{many} of each setting at each point, from seed {seeds[0]} on" if seeds else many),
+        (
+            "Added until",
+            f"the 95 % interval of {until['metric']} is within ±{until['share']:.3g} of the mean,"
+            f" at most {until['most']} runs"
+            if until
+            else "",
+        ),
+        ("Changed from the file", ", ".join(manifest.get("overrides", []))),
     ]
 
 

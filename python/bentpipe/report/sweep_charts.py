@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from bentpipe.format import brief, convert, ends, number_of, plural
+from bentpipe.format import brief, convert, ends, number_of, plural, with_unit
 from bentpipe.report import vega
 from bentpipe.report.colours import LINE, PALETTE, PAPER, text_colour
 from bentpipe.report.panels import Figure, Panel, Width
@@ -51,7 +51,7 @@ class Axis:
     @property
     def title(self) -> str:
         """The key and its unit."""
-        return f"{self.key} [{self.unit}]" if self.unit else self.key
+        return with_unit(self.key, self.unit)
 
     @property
     def written(self) -> dict[str, str]:
@@ -238,7 +238,7 @@ class _Charts:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
         base = vega.Chart(vega.InlineData(values=list(values))).encode(x=axis.x())
         # A page has one legend for all figures; a separate file needs its own.
-        legend = self._named() if named else None
+        legend = vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8) if named else None
         shades = vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
         colour = vega.Color("setting:N", scale=shades, legend=legend, sort=self.settings)
         low, high = y.of("low"), vega.Y2("high:Q")
@@ -266,47 +266,22 @@ class _Charts:
         return {"xOffset": vega.XOffset("setting:N", sort=self.settings)}
 
     def _maps(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
-        x, y = self.axes
-        means = [row["mean"] for row in rows]
-        least, most = min(means), max(means)
-        columns = min(len(self.settings), 2 if len(x.values) > 6 else 3)
-        written = len(x.values) * len(y.values) <= _WRITTEN and len(x.values) <= (20 if columns == 1 else 9)
-        panels = tuple(
-            Panel(
-                self._map(
-                    [row for row in rows if row["setting"] == name],
-                    x,
-                    y,
-                    name,
-                    (least, most),
-                    metric,
-                    columns,
-                    written=written,
-                )
-            )
-            for name in self.settings
-        )
+        columns = min(len(self.settings), 2 if len(self.axes[0].values) > 6 else 3)
+        panels = tuple(Panel(self._map(metric, rows, name, columns)) for name in self.settings)
         runs = sorted({row["runs"] for row in rows})
+        counted = ("" if len(runs) == 1 else f"{runs[0]} to ") + plural(runs[-1], "run")
         caption = (
-            f"{_doc(metric)} Mean over the runs at each point ({_range(runs)}){self._given()};"
+            f"{_doc(metric)} Mean over the runs at each point ({counted}){self._given()};"
             " the table has the intervals. All maps share one colour scale; grey: no value."
         )
         return Figure(metric.name, _heading(metric), caption, panels, columns)
 
-    def _map(
-        self,
-        rows: Sequence[dict[str, Any]],
-        x: Axis,
-        y: Axis,
-        name: str,
-        ends: tuple[float, float],
-        metric: Metric,
-        columns: int,
-        *,
-        written: bool,
-    ) -> vega.Chart:
-        least, most = ends
-        there = {(row[x.key], row[y.key]): row for row in rows}
+    def _map(self, metric: Metric, rows: Sequence[dict[str, Any]], name: str, columns: int) -> vega.Chart:
+        x, y = self.axes
+        means = [row["mean"] for row in rows]
+        least, most = min(means), max(means)
+        written = len(x.values) * len(y.values) <= _WRITTEN and len(x.values) <= (20 if columns == 1 else 9)
+        there = {(row[x.key], row[y.key]): row for row in rows if row["setting"] == name}
         cells = []
         for at_x in x.values:
             for at_y in y.values:
@@ -363,7 +338,7 @@ class _Charts:
                 nice=False,
             ),
             legend=vega.Legend(
-                title=f"{metric.label} [{metric.unit}]" if metric.unit else metric.label,
+                title=_heading(metric),
                 titleLimit=320,
                 gradientLength=200,
                 tickCount=4,
@@ -525,9 +500,6 @@ class _Charts:
             return self.width
         return int(self.width * (0.46 if columns == 2 else 0.3))
 
-    def _named(self) -> vega.Legend:
-        return vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
-
     def _dash(self, legend: vega.Legend | None) -> vega.StrokeDash:
         dashes = [_DASHES[index // len(PALETTE) % len(_DASHES)] for index in range(len(self.settings))]
         return vega.StrokeDash(
@@ -543,16 +515,12 @@ class _Charts:
 
 
 def _heading(metric: Metric) -> str:
-    return f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
+    return with_unit(metric.label, metric.unit)
 
 
 def _doc(metric: Metric) -> str:
     """Return a metric's description as a sentence."""
     return metric.doc.rstrip(".") + "."
-
-
-def _range(runs: Sequence[int]) -> str:
-    return plural(runs[0], "run") if len(runs) == 1 else f"{runs[0]} to {plural(runs[-1], 'run')}"
 
 
 @dataclass(frozen=True, slots=True)

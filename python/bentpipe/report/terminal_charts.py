@@ -231,5 +231,4 @@ class _TerminalCharts(ResultCharts):
         if not panels:
             return None
         caption = f"Share of the terminals of a group with up to the given value; {self._all_runs}."
-        legend = tuple((setting, self.colour[setting]) for setting in self.settings)
-        return Figure(name, title, caption, tuple(panels), 2, legend)
+        return Figure(name, title, caption, tuple(panels), 2, self._setting_legend)

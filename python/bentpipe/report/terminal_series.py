@@ -7,7 +7,7 @@ import polars as pl
 
 from bentpipe.report import vega
 from bentpipe.report.decimate import as_float, rounded_up, short
-from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
+from bentpipe.report.panels import Figure, Panel, ResultCharts, Width, time_axis
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TERMINAL_SERIES
 
@@ -62,10 +62,6 @@ class _SeriesCharts(ResultCharts):
         found = self.series.filter(of_terminal).sort("time")[column] * factor
         return [None if value is None else short(value) for value in found]
 
-    def _time(self) -> vega.X:
-        scale = vega.Scale(domain=[0, self.duration], nice=False)
-        return vega.X("time:Q", title="time since measuring began [s]", scale=scale)
-
     def heat_map(self) -> Figure:
         """Draw the queueing delay of terminals over time, a panel per setting."""
         longest = as_float(self.series.filter(pl.col("terminal").is_in(self.shown))["queue_delay"].max())
@@ -107,7 +103,7 @@ class _SeriesCharts(ResultCharts):
             .transform_filter("isValid(datum.delay)")
             .mark_rect(clip=True, cursor="pointer")
             .encode(
-                x=self._time(),
+                x=time_axis((0, self.duration)),
                 x2="until:Q",
                 y=vega.Y("top:Q", scale=vega.Scale(domain=[0, count], reverse=True, nice=False), axis=axis),
                 y2="below:Q",
@@ -137,8 +133,7 @@ class _SeriesCharts(ResultCharts):
         )
         if self.width != "container":
             caption += " The terminal with the longest mean delay."
-        legend = tuple((setting, self.colour[setting]) for setting in self.settings)
-        return Figure("terminal-one", "One terminal over time", caption, panels, 2, legend)
+        return Figure("terminal-one", "One terminal over time", caption, panels, 2, self._setting_legend)
 
     def _curves(self, column: str, factor: float, axis: str) -> vega.Chart:
         values = {
@@ -155,7 +150,7 @@ class _SeriesCharts(ResultCharts):
             vega.Chart(vega.InlineData(values=rows))
             .mark_line(strokeWidth=1.6, interpolate="step-after", clip=True)
             .encode(
-                x=self._time(),
+                x=time_axis((0, self.duration)),
                 y=vega.Y("value:Q", title=axis, scale=vega.Scale(zero=True)),
                 color=vega.Color("setting:N", scale=self._scale(), legend=None),
                 strokeDash=vega.StrokeDash("setting:N", scale=self._dash(), legend=None),

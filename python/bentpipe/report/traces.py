@@ -10,7 +10,7 @@ from bentpipe.format import plural
 from bentpipe.report import vega
 from bentpipe.report.colours import MUTED
 from bentpipe.report.decimate import as_float, rounded_up, rows
-from bentpipe.report.panels import Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width, one_run, time_axis
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TRACE
 
@@ -60,14 +60,13 @@ def _figure(result: Result, traced: str, width: Width) -> Figure | None:
         times = _times(table, every, span, legend=first, last=last)
         panels.append(Panel(windows.properties(width=width, height=170, title=heading)))
         panels.append(Panel(times.properties(width=width, height=110)))
-    runs = len(result.seeds)
-    which = f"the run with seed {seed}" + ("" if runs == 1 else f", the first of {runs}")
     beyond = as_float(every["ssthresh"].max()) * _KILO > top
     hidden = " A threshold beyond the axis is not shown." if beyond else ""
     caption = (
-        f"State of the sending host's TCP in {which}. Above: congestion window (cwnd), data in flight and"
-        " slow start threshold (ssthresh); triangles are retransmissions, vertical lines timeouts. Below:"
-        f" measured round trips (RTT), smoothed RTT (SRTT) and retransmission timeout (RTO).{hidden}"
+        f"State of the sending host's TCP in {one_run(seed, len(result.seeds))}. Above: congestion window"
+        " (cwnd), data in flight and slow start threshold (ssthresh); triangles are retransmissions, vertical"
+        " lines timeouts. Below: measured round trips (RTT), smoothed RTT (SRTT) and retransmission timeout"
+        f" (RTO).{hidden}"
     )
     return Figure(_name(traced), _title(traced), caption, tuple(panels))
 
@@ -137,11 +136,6 @@ def _events(table: pl.DataFrame, column: str, span: tuple[float, float]) -> list
     )
 
 
-def _x(span: tuple[float, float], *, last: bool) -> vega.X:
-    title = "time since measuring began [s]" if last else None
-    return vega.X("time:Q", title=title, scale=vega.Scale(domain=list(span), nice=False))
-
-
 def _chart(values: list[dict[str, float]], colours: dict[str, str], what: str, *, legend: bool) -> vega.Chart:
     """Return a chart of `values` with the colour and the legend entry of `what`."""
     scale = vega.Scale(domain=list(colours), range=list(colours.values()))
@@ -159,7 +153,7 @@ def _windows(table: pl.DataFrame, span: tuple[float, float], top: float, *, lege
 
     def base(column: str, what: str) -> vega.Chart:
         chart = _chart(rows(steps(table, column, _KILO)), _WINDOWS, what, legend=legend)
-        return chart.encode(x=_x(span, last=False), y=y, detail="flow:N")
+        return chart.encode(x=time_axis(span, last=False), y=y, detail="flow:N")
 
     layers = [
         base("in_flight", _FLIGHT).mark_area(interpolate="step-after", clip=True, opacity=0.8),
@@ -170,7 +164,7 @@ def _windows(table: pl.DataFrame, span: tuple[float, float], top: float, *, lege
     ]
     for column, what in (("timeouts", _TIMEOUT), ("retransmissions", _RESENT)):
         chart = _chart(_events(table, column, span), _WINDOWS, what, legend=legend)
-        chart = chart.encode(x=_x(span, last=False))
+        chart = chart.encode(x=time_axis(span, last=False))
         if what == _TIMEOUT:
             layers.append(chart.mark_rule(strokeWidth=1.2))
         else:
@@ -194,7 +188,7 @@ def _times(
 
     def base(column: str, what: str, *, ends: bool = True) -> vega.Chart:
         chart = _chart(rows(steps(table, column, ends=ends)), _TIMES, what, legend=legend)
-        return chart.encode(x=_x(span, last=last), y=y, detail="flow:N")
+        return chart.encode(x=time_axis(span, last=last), y=y, detail="flow:N")
 
     return vega.layer(
         base("rto", _RTO).mark_line(interpolate="step-after", strokeWidth=1.4),

@@ -16,6 +16,7 @@ from bentpipe.format import (
     plural,
     quantity,
     uncapitalized,
+    with_unit,
 )
 from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK, LINE, PAPER
@@ -127,7 +128,7 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
         "grid": "a grid",
     }[found["sampler"]]
     again = found["seeds_again"]
-    rows = [
+    return [
         ("Scenario", scenario["name"]),
         ("Measured", f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"),
         ("Changed from the file", ", ".join(scenario["overrides"])),
@@ -137,7 +138,6 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
         ("Repeated", f"the first {len(found['again'])}, with seeds {_span(again)}" if again else ""),
         ("Fresh seeds", _span(found["seeds_fresh"])),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
 def _judged(found: Mapping[str, Any]) -> str:
@@ -261,9 +261,8 @@ def _better(objective: Objective) -> str:
 
 
 def _title(objective: Objective) -> str:
-    metric = objective.known
     arrow = "↑" if objective.direction == "max" else "↓"
-    return f"{metric.label}{f' [{metric.unit}]' if metric.unit else ''} {arrow}"
+    return f"{with_unit(objective.known.label, objective.known.unit)} {arrow}"
 
 
 def _domain(metric: str, points: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -8,6 +8,7 @@ with those of Altair, and the charts of pages with the schema of Vega-Lite.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from typing import Any, ClassVar
 
 __all__ = [
@@ -205,44 +206,18 @@ class Chart:
         """Width [pixels], or `container` for that of the page."""
         return self._spec.get("width")
 
-    def _mark(self, kind: str, options: dict[str, Any]) -> "Chart":
+    def _mark(self, kind: str, /, **options: Any) -> "Chart":  # noqa: ANN401
         return self.properties(mark=_sorted({"type": kind, **options}, ("type",)))
 
-    def mark_area(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw an area."""
-        return self._mark("area", options)
-
-    def mark_bar(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw bars."""
-        return self._mark("bar", options)
-
-    def mark_circle(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw circles."""
-        return self._mark("circle", options)
-
-    def mark_line(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw a line."""
-        return self._mark("line", options)
-
-    def mark_point(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw points."""
-        return self._mark("point", options)
-
-    def mark_rect(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw rectangles."""
-        return self._mark("rect", options)
-
-    def mark_rule(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw straight lines."""
-        return self._mark("rule", options)
-
-    def mark_text(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw texts."""
-        return self._mark("text", options)
-
-    def mark_tick(self, **options: Any) -> "Chart":  # noqa: ANN401
-        """Draw ticks."""
-        return self._mark("tick", options)
+    mark_area: "partialmethod[Chart]" = partialmethod(_mark, "area")
+    mark_bar: "partialmethod[Chart]" = partialmethod(_mark, "bar")
+    mark_circle: "partialmethod[Chart]" = partialmethod(_mark, "circle")
+    mark_line: "partialmethod[Chart]" = partialmethod(_mark, "line")
+    mark_point: "partialmethod[Chart]" = partialmethod(_mark, "point")
+    mark_rect: "partialmethod[Chart]" = partialmethod(_mark, "rect")
+    mark_rule: "partialmethod[Chart]" = partialmethod(_mark, "rule")
+    mark_text: "partialmethod[Chart]" = partialmethod(_mark, "text")
+    mark_tick: "partialmethod[Chart]" = partialmethod(_mark, "tick")
 
     def encode(self, **channels: Any) -> "Chart":  # noqa: ANN401
         """Add encodings: channels, or `FIELD:TYPE`."""

@@ -17,12 +17,10 @@ from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.decimate import bounds, decimate, plain, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
-from bentpipe.report.panels import Figure, Panel
+from bentpipe.report.panels import Figure, Panel, time_axis
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import QUANTITIES, Picture, PrintedFigure, Quantity
-from bentpipe.reproduction.rules import (
-    marks_to_window,
-)
+from bentpipe.reproduction.rules import marks_to_window
 from bentpipe.reproduction.runs import CaseRuns
 from bentpipe.reproduction.verdicts import CurveValue, Verdicts
 
@@ -488,12 +486,7 @@ def _series_panel(
     *,
     below: bool,
 ) -> vega.Chart:
-    x = vega.X(
-        "time:Q",
-        title="time since measuring began [s]" if below else None,
-        scale=vega.Scale(domain=list(span), nice=False),
-        axis=vega.Axis(labels=below, tickCount=6),
-    )
+    x = time_axis(span, last=below, axis=vega.Axis(labels=below, tickCount=6))
     scale = vega.Scale(domain=list(domain), nice=False, zero=False)
 
     def y(name: str) -> vega.Y:

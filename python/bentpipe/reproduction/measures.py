@@ -120,11 +120,14 @@ def _loss(table: TomlTable) -> tuple[str, _Compute]:
     return "%", _packet_loss(table.strings("traffic", []))
 
 
-def _packet_loss(traffic: Sequence[str]) -> _Compute:
+def _packet_loss(traffic: Sequence[str], without: str = "") -> _Compute:
+    """Return the share of dropped packets [%], less those that the counter `without` has."""
+
     def compute(run: RunData) -> float | None:
         flows = _flows(run, traffic)
         dropped, delivered = int(flows["drops"].sum()), int(flows["packets"].sum())
-        return 100 * dropped / (dropped + delivered) if dropped + delivered else None
+        counted = dropped - (run.recorded.counters.get(without) or 0)
+        return 100 * counted / (dropped + delivered) if dropped + delivered else None
 
     return compute
 
@@ -142,15 +145,7 @@ def _loss_ratio(table: TomlTable) -> tuple[str, _Compute]:
 
 def _refused(table: TomlTable) -> tuple[str, _Compute]:
     """Share of the packets that queues dropped, of traffic that alone has lossy links."""
-    traffic = table.strings("traffic")
-
-    def compute(run: RunData) -> float | None:
-        flows = _flows(run, traffic)
-        dropped, delivered = int(flows["drops"].sum()), int(flows["packets"].sum())
-        refused = dropped - (run.recorded.counters.get("link_losses") or 0)
-        return 100 * refused / (dropped + delivered) if dropped + delivered else None
-
-    return "%", compute
+    return "%", _packet_loss(table.strings("traffic"), "link_losses")
 
 
 _GRID_SECONDS = 0.1

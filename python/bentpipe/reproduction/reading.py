@@ -1,7 +1,6 @@
 """Reader of a paper's folder: `claims.toml` with the printed tables and scenarios beside it."""
 
 import csv
-import difflib
 import json
 import math
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bentpipe.errors import UsageError
-from bentpipe.format import convert, paragraphs
+from bentpipe.format import convert, meant, paragraphs
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.reproduction.experiments import CLAIMS, experiments_from, find_twice, objectives_from
 from bentpipe.reproduction.measures import Measure, Objective, measure_from, metric
@@ -88,8 +87,7 @@ def load_paper(name: str | Path) -> Paper:
     known = papers()
     folder = known.get(str(name), Path(name))
     if not (folder / CLAIMS).is_file():
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}, all"
+        hint = meant(str(name), known, cutoff=0.5) or f"allowed: {', '.join(known)}, all"
         raise UsageError(f"paper {name}: neither a shipped paper nor a folder with {CLAIMS}; {hint}")
     path = folder / CLAIMS
     try:

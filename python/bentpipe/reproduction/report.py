@@ -107,16 +107,7 @@ def format_counts(counts: dict[str, int]) -> str:
 
 def format_mean(found: Summary) -> str:
     """Return a mean with its 95 % interval as text."""
-    return measured(
-        {
-            "mean": found.mean,
-            "ci95": found.ci95,
-            "ci_low": found.low,
-            "ci_high": found.high,
-            "method": found.method or BOOTSTRAP,
-            "runs": found.runs,
-        }
-    )
+    return measured(found.row() | {"method": found.method or BOOTSTRAP})
 
 
 def overview(verdicts: Verdicts, table: PrintedTable, experiment: str) -> Figure | None:

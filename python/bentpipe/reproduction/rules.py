@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import ClassVar
 
 from bentpipe.format import brief, likelihood, number, plural
 from bentpipe.reproduction.toml_table import TomlTable
@@ -72,6 +73,8 @@ NOTHING = Summary(None, None, None, 0)
 
 Values = Sequence[float | None]
 """One value per run, in the order of seeds; `None` for a run without a value."""
+Baseline = tuple[str, float, Values]
+"""Row from which a direction is judged: its name, its printed value and ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,8 @@ class CellRule(ABC):
         """Description of the rule."""
 
     @abstractmethod
-    def judge(
-        self,
-        printed: float,
-        ours: Values,
-        *,
-        base: tuple[str, float, Values] | None = None,
-    ) -> Verdict:
-        """Compare `ours` with `printed`; `base` is the baseline of directions: name, printed, ours."""
+    def judge(self, printed: float, ours: Values, *, base: Baseline | None = None) -> Verdict:
+        """Compare `ours` with `printed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +118,8 @@ class Near(CellRule):
             f" prediction interval ({self.runs} runs or more)"
         )
 
-    def judge(
-        self,
-        printed: float,
-        ours: Values,
-        *,
-        base: tuple[str, float, Values] | None = None,
-    ) -> Verdict:
-        """Compare `ours` with `printed`; `base` is the baseline of directions: name, printed, ours."""
+    def judge(self, printed: float, ours: Values, *, base: Baseline | None = None) -> Verdict:
+        """Compare `ours` with `printed`."""
         found = summarise(ours)
         if found.mean is None:
             return Verdict(NOT_REPRODUCED, "none of our runs has a value")
@@ -517,14 +508,10 @@ class Weaker:
     """Rule: the change from one setting to another is smaller in one experiment than in another."""
 
     name: str
-
-    @property
-    def text(self) -> str:
-        """Description of the rule."""
-        return (
-            "the mean paired change is smaller than in the other experiment, and the 95 % interval of the"
-            " difference of the two excludes zero"
-        )
+    text: ClassVar = (
+        "the mean paired change is smaller than in the other experiment, and the 95 % interval of the"
+        " difference of the two excludes zero"
+    )
 
     def judge(self, ours: Summary, theirs: Summary) -> Verdict:
         """Compare two changes [%]."""
@@ -561,11 +548,7 @@ class Ahead:
     """Rule: the best setting of one AQM has a better place in a search than that of another."""
 
     name: str
-
-    @property
-    def text(self) -> str:
-        """Description of the rule."""
-        return "in the last round of the search its best setting has the better place"
+    text: ClassVar = "in the last round of the search its best setting has the better place"
 
     def judge(self, more: str, than: str, ranked: Sequence[str]) -> Verdict:
         """Compare two AQMs by the AQMs of the ranked settings, the best first."""
@@ -733,7 +716,7 @@ def _judge_range(low: float, high: float, found: Sequence[Summary]) -> str:
     return DIRECTION_ONLY if same else NOT_REPRODUCED
 
 
-def _direction(printed: float, ours: Values, base: tuple[str, float, Values]) -> tuple[bool, str]:
+def _direction(printed: float, ours: Values, base: Baseline) -> tuple[bool, str]:
     """Return True if the paired difference to `base` significantly has the printed sign, and why."""
     name, theirs, others = base
     step, found = printed - theirs, paired(ours, others)

@@ -73,7 +73,9 @@ __all__ = [
     "Find",
     "Item",
     "Verdicts",
+    "discussion_of",
     "explain",
+    "fitted_inputs",
     "judge_by_means",
     "judge_figure",
     "with_fitted_sides",
@@ -304,7 +306,7 @@ class Verdicts:
                     if (experiment, row, "") not in self.cases or row not in column.printed:
                         continue
                     ours = self.values(experiment, row, column.measure)
-                    inputs = _fitted_inputs(table, column, experiment, row)
+                    inputs = fitted_inputs(table, column, experiment, row)
                     verdict = _calibrated(self._cell(table, experiment, row, column, ours), inputs)
                     yield Item(
                         TABLE,
@@ -345,7 +347,7 @@ class Verdicts:
             ratios = quotients(
                 self.values(experiment, each.row, measure), self.values(experiment, each.to, measure)
             )
-            inputs = _fitted_inputs(table, each.column, experiment, each.row, each.to)
+            inputs = fitted_inputs(table, each.column, experiment, each.row, each.to)
             verdict = _calibrated(
                 each.rule.judge(each.printed, ratios), [one for one in inputs if not one.shared]
             )
@@ -464,19 +466,14 @@ class Verdicts:
         for check in claim.checks:
             for point, more, than in self._pairs(check, by_seed=isinstance(rule, Order)):
                 total += 1
-                exact = {"exact": True} if isinstance(rule, Order) and self._is_exact(check) else {}
+                # Fluid models have no randomness.
+                fluid = self.paper.experiments[check.experiment].fluid
+                exact = {"exact": True} if isinstance(rule, Order) and fluid else {}
                 holds, found = rule.holds(more, than, **exact)
                 if not holds:
                     failing.append(_comparison(check, point, found))
-        if not total:
-            return _NOT_SIMULATED
-        if not failing:
-            return Verdict(REPRODUCED, f"holds in {plural(total, 'comparison')}")
         unit = f" [{claim.checks[0].measure.unit}]" if isinstance(rule, Agree) else ""
-        return Verdict(
-            NOT_REPRODUCED,
-            f"fails in {len(failing)} of {plural(total, 'comparison')}: {_join_reasons(failing)}{unit}",
-        )
+        return _judge_all(failing, total, unit if failing else "") or _NOT_SIMULATED
 
     def _judge_some(self, claim: Claim, rule: Order) -> Verdict:
         """Judge a claim that holds if one of its comparisons does."""
@@ -500,10 +497,6 @@ class Verdicts:
                 f"holds in {len(holding)} of {plural(len(every), 'comparison')}: {_join_reasons(holding)}",
             )
         return Verdict(NOT_REPRODUCED, f"holds in none of {plural(len(every), 'comparison')}")
-
-    def _is_exact(self, check: Check) -> bool:
-        """Return True if a comparison is between fluid models, which have no randomness."""
-        return self.paper.experiments[check.experiment].fluid
 
     def gains(self, checks: Sequence[Check]) -> dict[str, list[float | None]]:
         """Return the gain of a case over each other one, averaged over the measures [%], per run."""
@@ -627,12 +620,7 @@ class Verdicts:
     @property
     def discussion(self) -> list[str]:
         """Paragraphs of the discussion with their numbers, without those whose numbers were not simulated."""
-        numbers = self.numbers
-        return [
-            re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
-            for paragraph in self.paper.discussion
-            if all(numbers[name] for name in re.findall(FIELD, paragraph))
-        ]
+        return discussion_of(self.paper, self.numbers)
 
     def _number(self, wanted: ComputedNumber) -> str:
         """Return a number, or the range of several, as text; empty without runs."""
@@ -671,6 +659,15 @@ class Verdicts:
                     yield ours / printed if wanted.kind == "times print" else 100 * abs(ours / printed - 1)
 
 
+def discussion_of(paper: Paper, numbers: Mapping[str, str]) -> list[str]:
+    """Return the paragraphs of a paper's discussion all of whose numbers are known."""
+    return [
+        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
+        for paragraph in paper.discussion
+        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
+    ]
+
+
 def with_fitted_sides(paper: Paper, claim: Claim, verdict: Verdict) -> Verdict:
     """Return the verdict on a claim as calibrated if an input was fitted to a side of each comparison."""
     if not claim.checks or not all(_is_fitted(paper, check) for check in claim.checks):
@@ -684,7 +681,7 @@ def _is_fitted(paper: Paper, check: Check) -> bool:
         not each.shared
         for experiment, case, measure in check.sides
         for table, column in _printed_columns(paper, experiment, measure)
-        for each in _fitted_inputs(table, column, experiment, case)
+        for each in fitted_inputs(table, column, experiment, case)
     )
 
 
@@ -715,7 +712,7 @@ def judge_figure(figure: PrintedFigure, items: Sequence[Item]) -> Item:
     )
 
 
-def _fitted_inputs(table: PrintedTable, column: Column, experiment: str, *rows: str) -> list[Input]:
+def fitted_inputs(table: PrintedTable, column: Column, experiment: str, *rows: str) -> list[Input]:
     """Return the inputs that were fitted to some rows of a column."""
     return [
         each
@@ -780,22 +777,8 @@ def judge_by_means(claim: Claim, find: Find, ranked: Ranked) -> Verdict | None:
                 for check in claim.checks
                 if (points := _points(check, find))
             )
-        case Rank() as rule:
-            return _worst_of(
-                (
-                    f"{check.more}, {check.experiment}",
-                    rule.judge(check.more, ranked.get(check.experiment, ())),
-                )
-                for check in claim.checks
-            )
-        case Ahead() as rule:
-            return _worst_of(
-                (
-                    f"{check.more} against {check.than}, {check.experiment}",
-                    rule.judge(check.more, check.than, ranked.get(check.experiment, ())),
-                )
-                for check in claim.checks
-            )
+        case Rank() | Ahead() as rule:
+            return _worst_of(_judge_places(rule, check, ranked) for check in claim.checks)
         case Similar() as rule:
             return _worst_of(
                 (sides, rule.judge(ours, theirs)) for sides, ours, theirs in _compared(claim, find)
@@ -803,6 +786,14 @@ def judge_by_means(claim: Claim, find: Find, ranked: Ranked) -> Verdict | None:
         case Order(some=False):
             return _judge_order(claim, find)
     return None
+
+
+def _judge_places(rule: Rank | Ahead, check: Check, ranked: Ranked) -> tuple[str, Verdict]:
+    order = ranked.get(check.experiment, ())
+    if isinstance(rule, Rank):
+        return f"{check.more}, {check.experiment}", rule.judge(check.more, order)
+    sides = f"{check.more} against {check.than}, {check.experiment}"
+    return sides, rule.judge(check.more, check.than, order)
 
 
 def _points(check: Check, find: Find) -> list[tuple[str, Summary]]:
@@ -817,7 +808,7 @@ def _compared(claim: Claim, find: Find) -> Iterator[tuple[str, Summary, Summary]
         for point in check.points:
             ours, theirs = (find(*side, point) for side in check.sides)
             if ours is not None and theirs is not None:
-                yield f"{check.described}{', ' + point if point else ''}", ours, theirs
+                yield _sides(check, point), ours, theirs
 
 
 def _judge_order(claim: Claim, find: Find) -> Verdict | None:
@@ -829,12 +820,17 @@ def _judge_order(claim: Claim, find: Find) -> Verdict | None:
             failing.append(f"{sides}: no value")
         elif gap.low <= 0:
             failing.append(f"{sides}: {brief(gap.mean, 3)} [{brief(gap.low, 3)}, {brief(gap.high, 3)}]")
+    return _judge_all(failing, total, UNPAIRED)
+
+
+def _judge_all(failing: Sequence[str], total: int, note: str) -> Verdict | None:
+    """Return the verdict if all of the comparisons must hold, with a note; `None` without any."""
     if not total:
         return None
     if not failing:
-        return Verdict(REPRODUCED, f"holds in {plural(total, 'comparison')}{UNPAIRED}")
+        return Verdict(REPRODUCED, f"holds in {plural(total, 'comparison')}{note}")
     fails = f"fails in {len(failing)} of {plural(total, 'comparison')}: {_join_reasons(failing)}"
-    return Verdict(NOT_REPRODUCED, f"{fails}{UNPAIRED}")
+    return Verdict(NOT_REPRODUCED, f"{fails}{note}")
 
 
 def _worst_of(found: Iterator[tuple[str, Verdict]]) -> Verdict | None:

@@ -5,14 +5,25 @@ present names.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
 
+from bentpipe import files
+from bentpipe.errors import ResultError
 from bentpipe.format import convert
 from bentpipe.stats.metrics import DEPRECATED
 
-__all__ = ["COUNTERS", "SERIES", "current_counters", "current_document", "current_printed", "current_table"]
+__all__ = [
+    "COUNTERS",
+    "SERIES",
+    "current_counters",
+    "current_document",
+    "current_printed",
+    "current_table",
+    "read_document",
+]
 
 Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
@@ -34,6 +45,25 @@ def current_document(document: Any) -> Any:  # noqa: ANN401
     if isinstance(document, list):
         return [current_document(each) for each in document]
     return document
+
+
+def read_document(path: Path, form: str, shape: Mapping[str, Any], problem: str) -> dict[str, Any]:
+    """Read a sealed JSON document of the format `form`, of its first version under the current names.
+
+    `ResultError` if it cannot be read, is of another format, whose `problem` says what the folder is not, or
+    lacks keys of the `shape`.
+    """
+    try:
+        found = files.read_json(path)
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path.parent}: {problem}: {error}") from None
+    if not isinstance(found, dict) or found.get("format") != form:
+        raise ResultError(f"{path.parent}: {problem}")
+    found = files.unsealed(found, path)
+    files.require_version(found, (1, 2), path)
+    files.require_shape(found, shape, path)
+    current: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
+    return current
 
 
 def _value(key: str, value: Any) -> Any:  # noqa: ANN401

@@ -1,6 +1,5 @@
 """Plan of an experiment: settings and seeds of one scenario, checked before anything runs."""
 
-import difflib
 import hashlib
 import json
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from bentpipe._core import Scenario, WatchError
 from bentpipe.errors import UsageError
+from bentpipe.format import meant
 from bentpipe.runs import python_aqm
 from bentpipe.runs.python_aqm import PythonAqm, declared, imported, is_path
 from bentpipe.runs.source import Source, key_of
@@ -74,6 +74,11 @@ class Plan:
         """Number of runs."""
         return len(self.settings) * len(self.seeds)
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the scenario under each of the settings, each once."""
+        return list(dict.fromkeys(each for setting in self.settings for each in setting.scenario.warnings))
+
 
 def shipped() -> dict[str, Path]:
     """Return the scenarios shipped with Bentpipe, by name."""
@@ -93,10 +98,9 @@ def scenario_path(name: str | Path) -> Path:
         return path
     if str(name) in known:
         return known[str(name)]
-    near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
     shown = str(name) or '""'
-    hint = f"; did you mean {near[0]}?" if near else f"; shipped scenarios: {', '.join(known)}"
-    raise UsageError(f"scenario {shown}: there is no such file, nor a shipped scenario of that name{hint}")
+    hint = meant(path.stem, known, cutoff=0.5) or f"shipped scenarios: {', '.join(known)}"
+    raise UsageError(f"scenario {shown}: there is no such file, nor a shipped scenario of that name; {hint}")
 
 
 def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[str]:
@@ -104,13 +108,10 @@ def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[
     if values is None:
         return []
     if isinstance(values, Mapping):
-        return [f"{key}={_toml(value)}" for key, value in values.items()]
+        # A string is kept, since it may be TOML already.
+        texts = {key: value if isinstance(value, str) else _within(value) for key, value in values.items()}
+        return [f"{key}={text}" for key, text in texts.items()]
     return list(values)
-
-
-def _toml(value: object) -> str:
-    """Write a value as TOML; a string is kept, since it may be TOML already."""
-    return value if isinstance(value, str) else _within(value)
 
 
 def _within(value: object) -> str:
@@ -119,11 +120,8 @@ def _within(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
-        return (
-            "{ "
-            + ", ".join(f"{json.dumps(str(key))} = {_within(each)}" for key, each in value.items())
-            + " }"
-        )
+        inside = ", ".join(f"{json.dumps(str(key))} = {_within(each)}" for key, each in value.items())
+        return f"{{ {inside} }}"
     if isinstance(value, Sequence):
         return "[" + ", ".join(map(_within, value)) + "]"
     return str(value)

@@ -1,6 +1,5 @@
 """Results as data frames."""
 
-import difflib
 import json
 import shutil
 import weakref
@@ -15,7 +14,7 @@ import polars as pl
 
 from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.format import plural
+from bentpipe.format import meant, plural
 from bentpipe.runs.former_names import SERIES as FORMER_SERIES
 from bentpipe.runs.former_names import current_counters, current_table
 from bentpipe.runs.store import (
@@ -34,7 +33,7 @@ from bentpipe.runs.store import (
     read_manifest,
     run_folder,
 )
-from bentpipe.stats.differences import between, chosen, frame, verdict, within
+from bentpipe.stats.differences import MEANS, between, chosen, frame, verdict, within
 from bentpipe.stats.experience import experience
 from bentpipe.stats.groups import by_group
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
@@ -50,44 +49,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "open_result"]
 
-_TABLE = {
-    "setting": pl.String,
-    "metric": pl.String,
-    "unit": pl.String,
-    "mean": pl.Float64,
-    "std": pl.Float64,
-    "ci95": pl.Float64,
-    "runs": pl.UInt32,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "method": pl.String,
-    "note": pl.String,
-}
+_TABLE = {**dict.fromkeys(("setting", "metric", "unit"), pl.String), **MEANS, "note": pl.String}
 _DIFFERENCES = {
-    "setting": pl.String,
-    "baseline": pl.String,
-    "metric": pl.String,
-    "unit": pl.String,
-    "difference": pl.Float64,
-    "std": pl.Float64,
-    "ci95": pl.Float64,
+    **dict.fromkeys(("setting", "baseline", "metric", "unit"), pl.String),
+    **dict.fromkeys(("difference", "std", "ci95"), pl.Float64),
     "runs": pl.UInt32,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
+    **dict.fromkeys(("ci_low", "ci_high"), pl.Float64),
     "method": pl.String,
-    "p": pl.Float64,
-    "p_holm": pl.Float64,
+    **dict.fromkeys(("p", "p_holm"), pl.Float64),
     "verdict": pl.String,
 }
 _METRICS = {
     "setting": pl.String,
     "seed": pl.UInt64,
-    "metric": pl.String,
-    "unit": pl.String,
+    **dict.fromkeys(("metric", "unit"), pl.String),
     "value": pl.Float64,
 }
-
-
 _RECENT = 3
 """Number of tables that a result keeps."""
 _LATE = 0.01
@@ -246,11 +223,15 @@ class Result:
         place = [each.name for each in self.known_metrics].index(metric)
         return self._summaries[setting][place]
 
+    @property
+    def _sides(self) -> dict[str, bool]:
+        """True if a gateway has several terminals, and if terminals have queues of the return direction."""
+        return {"terminals": bool(self.manifest.get(TERMINALS)), "returns": bool(self.manifest.get(RETURN))}
+
     @cached_property
     def known_metrics(self) -> list[Metric]:
         """All metrics of the result, those of its classes of traffic last."""
-        has = {name: bool(self.manifest.get(name)) for name in (TERMINALS, RETURN)}
-        return metrics_of(self.traffic, terminals=has[TERMINALS], returns=has[RETURN])
+        return metrics_of(self.traffic, **self._sides)
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""
@@ -278,13 +259,7 @@ class Result:
                 "setting": setting,
                 "metric": metric.name,
                 "unit": metric.unit,
-                "mean": found.mean,
-                "std": found.std,
-                "ci95": found.ci95,
-                "runs": found.runs,
-                "ci_low": found.low,
-                "ci_high": found.high,
-                "method": found.method,
+                **found.row(),
                 "note": found.note,
             }
             for setting in self.settings
@@ -337,9 +312,7 @@ class Result:
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
         wanted = self.known_metrics if metrics is None else chosen(metrics)
-        has = {name: bool(self.manifest.get(name)) for name in (TERMINALS, RETURN)}
-        names = [metric.name for metric in wanted]
-        check_classes(names, self.traffic, terminals=has[TERMINALS], returns=has[RETURN])
+        check_classes([metric.name for metric in wanted], self.traffic, **self._sides)
         values = self.values()
         labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
         for setting in self.settings:
@@ -349,19 +322,7 @@ class Result:
                 labels.append((setting, baseline, metric.name, metric.unit))
                 summaries.append(paired(values[setting][metric.name], values[baseline][metric.name]))
         rows = [
-            (
-                *label,
-                found.mean,
-                found.std,
-                found.ci95,
-                found.runs,
-                found.low,
-                found.high,
-                found.method,
-                found.p,
-                p,
-                verdict(label[0], baseline, found, p),
-            )
+            (*label, *found.row().values(), found.p, p, verdict(label[0], baseline, found, p))
             for label, found, p in zip(labels, summaries, holm([each.p for each in summaries]), strict=True)
         ]
         return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
@@ -420,8 +381,7 @@ class Result:
         """
         known = self.series_names()
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(known)}"
+            hint = meant(name, known, most=3) or f"there are {', '.join(known)}"
             if name in FORMER_SERIES:
                 hint = f"it is now called {FORMER_SERIES[name]}"
             raise ResultError(f'there is no series "{name}"; {hint}')

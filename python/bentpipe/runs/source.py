@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "described",
     "digest_of",
+    "entry_of",
     "from_dict",
     "key_of",
     "metrics_digest",
@@ -111,6 +112,12 @@ def digest_of(scenario: Scenario, overrides: Iterable[str]) -> str:
     Spaces in overrides do not count: `5 s` is `5s`.
     """
     return _digest([*_determining(scenario), *sorted("".join(each.split()) for each in overrides)])
+
+
+def entry_of(scenario: Scenario, digest: str) -> dict[str, str]:
+    """Return the entry of a dataset's manifest that identifies its scenario."""
+    sha256 = hashlib.sha256(scenario.text.encode()).hexdigest()
+    return {"name": scenario.name, "sha256": sha256, "digest": digest}
 
 
 def metrics_digest(scenario: Scenario) -> str:
@@ -273,14 +280,9 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _cell(scenario: Scenario) -> str:
-    """Return a scenario as HTML for the output of a notebook's cell."""
-    return str(pages.draw("cells.scenario_cell", scenario))
-
-
 for _name, _method in {
     "__repr__": described,
-    "_repr_html_": _cell,
+    "_repr_html_": lambda scenario: str(pages.draw("cells.scenario_cell", scenario)),
     "from_dict": staticmethod(from_dict),
     "to_dict": to_dict,
     "to_toml": to_toml,

@@ -117,6 +117,13 @@ class Comparison:
         }
 
 
+MEANS = {
+    **dict.fromkeys(("mean", "std", "ci95"), pl.Float64),
+    "runs": pl.UInt32,
+    **dict.fromkeys(("ci_low", "ci_high"), pl.Float64),
+    "method": pl.String,
+}
+"""Columns of a table with the rows of summaries."""
 _SCHEMA = {
     **dict.fromkeys(("a", "b", "metric", "unit"), pl.String),
     **dict.fromkeys(("mean_a", "mean_b"), pl.Float64),

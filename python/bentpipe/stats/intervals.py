@@ -63,6 +63,18 @@ class Summary:
     note: str | None = None
     """Reason why there is no interval, or why it is not the usual one."""
 
+    def row(self) -> dict[str, Any]:
+        """Return mean and interval by the names that tables and JSON have for them."""
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "ci95": self.ci95,
+            "runs": self.runs,
+            "ci_low": self.low,
+            "ci_high": self.high,
+            "method": self.method,
+        }
+
     def times(self, factor: float) -> "Summary":
         """Return the summary in another unit, multiplied by `factor` > 0."""
         mean, std, ci95, low, high = (

@@ -5,11 +5,13 @@ The command line, the reports and docs/metrics.md are generated from that table.
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from bentpipe.errors import UsageError
+from bentpipe.format import meant
 from bentpipe.stats.class_metrics import CLASS_METRICS, class_metric, class_metrics
 from bentpipe.stats.recorded import (
     Metric,
@@ -74,11 +76,6 @@ def _repeated(run: Recorded) -> float | None:
     Repeated data passes the transmit queue in a simulation; in a live run the spacelink sends it.
     """
     return _ratio(run, "repeated_bytes", "carried_bytes" if "carried_bytes" in run.counters else "sent_bytes")
-
-
-def _loss(run: Recorded) -> float | None:
-    """Return the share of packets lost at any of the places that a packet passes in turn [%]."""
-    return _lost_at(run, _PLACES)
 
 
 def _lost_at(run: Recorded, counters: Iterable[tuple[str, str]]) -> float | None:
@@ -196,6 +193,25 @@ def _counter(name: str, factor: float = 1) -> Callable[[Recorded], float | None]
     return lambda run: scaled(number(run.counters.get(name)), factor)
 
 
+def _percentiles(
+    names: Sequence[str],
+    label: str,
+    unit: str,
+    group: str,
+    of_what: str,
+    of: Callable[[str, float], Callable[[Recorded], float | None]],
+    **more: Mapping[str, Any],
+) -> Iterator[Metric]:
+    """Yield the median, the 95th and the 99th percentile of a quantity, the metrics with these names.
+
+    `of` returns the computation of a metric from its name and share; `more` are further fields by name.
+    """
+    for name, share in zip(names, (0.5, 0.95, 0.99), strict=True):
+        what = "median" if share == 0.5 else f"{100 * share:.0f}th percentile"
+        doc = f"{what.capitalize()} of {of_what}."
+        yield Metric(name, f"{label}, {what}", unit, group, doc, of(name, share), **more.get(name, {}))
+
+
 LINK, QUEUE, DELAY, DROPS, FLOWS = GROUPS = ("Link", "Queue", "Delay", "Drops", "Flows")
 
 METRICS: tuple[Metric, ...] = (
@@ -276,29 +292,13 @@ METRICS: tuple[Metric, ...] = (
         headline=True,
         better="less",
     ),
-    Metric(
-        "queue_p50",
-        "Queue, median",
+    *_percentiles(
+        ("queue_p50", "queue_p95", "queue_p99"),
+        "Queue",
         "packets",
         QUEUE,
-        "Median of the sampled queue length.",
-        _series("transmit_queue", lambda values: quantile(values, 0.5)),
-    ),
-    Metric(
-        "queue_p95",
-        "Queue, 95th percentile",
-        "packets",
-        QUEUE,
-        "95th percentile of the sampled queue length.",
-        _series("transmit_queue", lambda values: quantile(values, 0.95)),
-    ),
-    Metric(
-        "queue_p99",
-        "Queue, 99th percentile",
-        "packets",
-        QUEUE,
-        "99th percentile of the sampled queue length.",
-        _series("transmit_queue", lambda values: quantile(values, 0.99)),
+        "the sampled queue length",
+        lambda _, share: _series("transmit_queue", lambda values: quantile(values, share)),
     ),
     Metric(
         "queue_max",
@@ -343,30 +343,14 @@ METRICS: tuple[Metric, ...] = (
         headline=True,
         better="less",
     ),
-    Metric(
-        "queue_delay_p50",
-        "Queueing delay, median",
+    *_percentiles(
+        ("queue_delay_p50", "queue_delay_p95", "queue_delay_p99"),
+        "Queueing delay",
         "ms",
         DELAY,
-        "Median of the sojourn time in the transmit queue.",
-        _counter("queue_delay_p50", 1e3),
-    ),
-    Metric(
-        "queue_delay_p95",
-        "Queueing delay, 95th percentile",
-        "ms",
-        DELAY,
-        "95th percentile of the sojourn time in the transmit queue.",
-        _counter("queue_delay_p95", 1e3),
-        headline=True,
-    ),
-    Metric(
-        "queue_delay_p99",
-        "Queueing delay, 99th percentile",
-        "ms",
-        DELAY,
-        "99th percentile of the sojourn time in the transmit queue.",
-        _counter("queue_delay_p99", 1e3),
+        "the sojourn time in the transmit queue",
+        lambda name, _: _counter(name, 1e3),
+        queue_delay_p95={"headline": True},
     ),
     Metric(
         "queue_delay_std",
@@ -454,7 +438,7 @@ METRICS: tuple[Metric, ...] = (
         DROPS,
         "Packets dropped or lost on the way from the receive queue over the links, as a share of those sent:"
         " 100 % less the product of the shares that pass each place in turn.",
-        _loss,
+        lambda run: _lost_at(run, _PLACES),
         headline=True,
         better="less",
     ),
@@ -731,32 +715,15 @@ METRICS: tuple[Metric, ...] = (
         " time.",
         lambda run: mean(run.all_flows.completion),
     ),
-    Metric(
-        "fct_p50",
-        "Flow completion time, median",
+    *_percentiles(
+        ("fct_p50", "fct_p95", "fct_p99"),
+        "Flow completion time",
         "s",
         FLOWS,
-        "Median of the flow completion time.",
-        lambda run: quantile(run.all_flows.completion, 0.5),
-        headline=True,
-    ),
-    Metric(
-        "fct_p95",
-        "Flow completion time, 95th percentile",
-        "s",
-        FLOWS,
-        "95th percentile of the flow completion time.",
-        lambda run: quantile(run.all_flows.completion, 0.95),
-        headline=True,
-        better="less",
-    ),
-    Metric(
-        "fct_p99",
-        "Flow completion time, 99th percentile",
-        "s",
-        FLOWS,
-        "99th percentile of the flow completion time.",
-        lambda run: quantile(run.all_flows.completion, 0.99),
+        "the flow completion time",
+        lambda _, share: lambda run: quantile(run.all_flows.completion, share),
+        fct_p50={"headline": True},
+        fct_p95={"headline": True, "better": "less"},
     ),
     Metric(
         "completed",
@@ -810,7 +777,6 @@ def named_metric(name: str, where: str = "") -> Metric:
     """Return the metric called `name`; raise `UsageError`, prefixed by `where`, for an unknown name."""
     metric = find(name)
     if metric is None:
-        near = difflib.get_close_matches(name, _BY_NAME, n=3)
         traffic_class, dot, last = name.rpartition(".")
         if name in DEPRECATED:
             hint = f"it is now called {DEPRECATED[name]}"
@@ -823,7 +789,7 @@ def named_metric(name: str, where: str = "") -> Metric:
                 else f"a class of traffic has {', '.join(of_classes)}"
             )
         else:
-            hint = f"did you mean {', '.join(near)}?" if near else "docs/metrics.md lists them"
+            hint = meant(name, _BY_NAME, most=3) or "docs/metrics.md lists them"
         raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
     return metric
 

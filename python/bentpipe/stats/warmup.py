@@ -28,13 +28,8 @@ QUANTITIES = (
 )
 
 SCHEMA = {
-    "setting": pl.String,
-    "series": pl.String,
-    "unit": pl.String,
-    "discarded": pl.Float64,
-    "detected": pl.Float64,
-    "mean_before": pl.Float64,
-    "mean_after": pl.Float64,
+    **dict.fromkeys(("setting", "series", "unit"), pl.String),
+    **dict.fromkeys(("discarded", "detected", "mean_before", "mean_after"), pl.Float64),
     "clear": pl.Boolean,
     "runs": pl.UInt32,
 }

@@ -1,6 +1,5 @@
 """Sweep files: the options of `bentpipe sweep` as TOML."""
 
-import difflib
 import json
 import re
 import tomllib
@@ -12,6 +11,7 @@ from typing import Any
 
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.format import meant
 from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, shipped
 from bentpipe.runs.python_aqm import is_path
 from bentpipe.sweeps.factors import DESIGNS, Factor, factors_from
@@ -183,12 +183,10 @@ def _read(name: str | Path) -> Request:
         if str(name) in shipped_sweeps():
             path = shipped_sweeps()[str(name)]
         elif str(name) not in shipped():
-            near = difflib.get_close_matches(path.stem, [*shipped(), *shipped_sweeps()], n=1, cutoff=0.5)
-            hint = (
-                f"; did you mean {near[0]}?" if near else f"; shipped sweeps: {', '.join(shipped_sweeps())}"
-            )
+            hint = meant(path.stem, [*shipped(), *shipped_sweeps()], cutoff=0.5)
+            hint = hint or f"shipped sweeps: {', '.join(shipped_sweeps())}"
             raise UsageError(
-                f"{name}: there is no such file, nor a shipped scenario or sweep of that name{hint}"
+                f"{name}: there is no such file, nor a shipped scenario or sweep of that name; {hint}"
             )
         else:
             return Request(str(name))
@@ -314,9 +312,8 @@ class _File:
             elif isinstance(others, dict):
                 self.check((*key, name), each, others)
             elif not others:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                raise self.wrong((*key, name), f"no such key; {hint}allowed: {', '.join(known)}")
+                hint = f"{meant(name, known)} allowed: {', '.join(known)}".lstrip()
+                raise self.wrong((*key, name), f"no such key; {hint}")
         for name in schema.get("required", ()):
             if name not in value:
                 raise self.wrong(key, f"{name} is missing; it is {_meaning(known[name])}")

@@ -11,7 +11,7 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.dataset import FORMAT, MANIFEST, checked_manifest, failures_of, read_all
 from bentpipe.runs.former_names import current_document
 from bentpipe.runs.store import REPORT
-from bentpipe.stats.differences import PAIRED, Comparison, corrected
+from bentpipe.stats.differences import MEANS, PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
 from bentpipe.stats.metrics import Metric, find, named_metric
 
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
 
 DEFAULT_METRICS = ("throughput", "queue_delay_mean")
-_MEANS = {
-    "metric": pl.String,
-    "unit": pl.String,
-    **dict.fromkeys(("mean", "std", "ci95"), pl.Float64),
-    "runs": pl.UInt32,
-    **dict.fromkeys(("ci_low", "ci_high"), pl.Float64),
-    "method": pl.String,
-}
 
 
 class SweepResult:
@@ -97,25 +89,12 @@ class SweepResult:
             named = dict(zip(("setting", *self.factors), key, strict=True))
             for metric in chosen:
                 summary = summarise(table[metric.name].to_list())
-                found.append(
-                    {
-                        **named,
-                        "metric": metric.name,
-                        "unit": metric.unit,
-                        "mean": summary.mean,
-                        "std": summary.std,
-                        "ci95": summary.ci95,
-                        "runs": summary.runs,
-                        "ci_low": summary.low,
-                        "ci_high": summary.high,
-                        "method": summary.method,
-                    }
-                )
+                found.append({**named, "metric": metric.name, "unit": metric.unit, **summary.row()})
         return found
 
     def table(self, metrics: Sequence[str] | None = None) -> pl.DataFrame:
         """Return `rows` as a data frame."""
-        schema = {**dict.fromkeys(("setting", *self.factors), pl.String), **_MEANS}
+        schema = {**dict.fromkeys(("setting", *self.factors, "metric", "unit"), pl.String), **MEANS}
         return pl.DataFrame(self.rows(metrics), schema=schema)
 
     def differences(self, a: str, b: str, metrics: Sequence[str] | None = None) -> pl.DataFrame:

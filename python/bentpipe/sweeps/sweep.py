@@ -1,6 +1,5 @@
 """Sweeps: many points of a scenario, simulated under the same settings and seeds, into one dataset."""
 
-import hashlib
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.source import digest_of, metrics_digest
+from bentpipe.runs.source import digest_of, entry_of, metrics_digest
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import check_classes
@@ -165,15 +164,10 @@ class Sweep:
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the sweep."""
-        text = self.scenario.text.encode()
         return {
             "title": self.title,
             "description": self.description,
-            "scenario": {
-                "name": self.scenario.name,
-                "sha256": hashlib.sha256(text).hexdigest(),
-                "digest": self.base,
-            },
+            "scenario": entry_of(self.scenario, self.base),
             "overrides": self.overrides,
             "settings": self.settings,
             "design": self.design,

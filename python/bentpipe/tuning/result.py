@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from bentpipe import files, pages
-from bentpipe.errors import ResultError
 from bentpipe.format import measured, plural, quantity
-from bentpipe.runs.former_names import current_document
+from bentpipe.runs.former_names import read_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.objectives import Objective
@@ -61,16 +60,8 @@ class TuneResult:
         """Read the result in `folder`; `ResultError` for any other folder."""
         self.folder = Path(folder)
         """Folder of the files."""
-        try:
-            found = files.read_json(self.folder / TUNE)
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{self.folder}: is not the result of a search: {error}") from None
-        if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
-            raise ResultError(f"{self.folder}: is not the result of a search")
-        found = files.unsealed(found, self.folder / TUNE)
-        files.require_version(found, (1, 2), self.folder / TUNE)
-        files.require_shape(found, _SHAPE, self.folder / TUNE)
-        self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
+        problem = "is not the result of a search"
+        self.found = read_document(self.folder / TUNE, "bentpipe-tune", _SHAPE, problem)
         """Contents of `tune.json`."""
 
     def __repr__(self) -> str:

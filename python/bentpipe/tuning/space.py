@@ -1,6 +1,5 @@
 """Search space of an AQM's parameters: the registry's ranges, changed by the user."""
 
-import difflib
 import itertools
 import json
 import math
@@ -12,7 +11,7 @@ from typing import Any
 
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.format import UNITS, number_of
+from bentpipe.format import UNITS, meant, number_of
 from bentpipe.runs.plan import Given, opened, read, under
 from bentpipe.runs.python_aqm import PythonAqm, imported
 from bentpipe.runs.source import Source
@@ -378,8 +377,7 @@ def _without(overrides: Sequence[str], prefix: str) -> list[str]:
 def _bare(key: str, prefix: str, params: Mapping[str, Any], aqm: str, option: str) -> str:
     name = key.strip().removeprefix(f"{prefix}.")
     if name not in params:
-        near = difflib.get_close_matches(name, params, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(params)}"
+        hint = meant(name, params) or f"allowed: {', '.join(params)}"
         raise UsageError(f"{option} {key.strip()}: is no parameter of {aqm}; {hint}")
     return name
 

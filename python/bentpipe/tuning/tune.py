@@ -1,6 +1,5 @@
 """Search of an AQM's parameters in a scenario: trials, front, winner, and its figures on hold-out seeds."""
 
-import hashlib
 import json
 import math
 import sys
@@ -19,7 +18,7 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from, path_of
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.source import digest_of, metrics_digest
+from bentpipe.runs.source import digest_of, entry_of, metrics_digest
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
@@ -168,13 +167,8 @@ class Tuning:
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the search."""
-        text = self.scenario.text.encode()
         return {
-            "scenario": {
-                "name": self.scenario.name,
-                "sha256": hashlib.sha256(text).hexdigest(),
-                "digest": self.digest(),
-            },
+            "scenario": entry_of(self.scenario, self.digest()),
             "overrides": list(self.space.overrides),
             "settings": [self.space.aqm, DEFAULTS, AS_GIVEN],
             "points": self.trials,
