@@ -15,6 +15,7 @@ from patience import PATIENCE
 from preloaded import server
 
 import bentpipe as bp
+from bentpipe.cli import console
 from bentpipe.stats.metrics import metrics_of
 
 QUICK = ["small-gateway", "--duration", "5 s"]
@@ -41,6 +42,33 @@ def test_closed_stream_is_no_defect(tmp_path: Path, closed: str, code: int) -> N
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", *command_line(*arguments)]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_letters_that_the_output_cannot_encode_are_question_marks(tmp_path: Path) -> None:
+    words = command_line("list", "aqms")
+    plain, ascii_only = (
+        subprocess.run(
+            words, cwd=tmp_path, env=environment() | encoding, capture_output=True, check=True
+        ).stdout.decode()
+        for encoding in ({"PYTHONIOENCODING": "utf-8"}, {"PYTHONIOENCODING": "ascii"})
+    )
+    assert not plain.isascii()
+    assert ascii_only.isascii()
+    assert "?" in ascii_only
+
+
+def test_tables_are_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["goodput_total", "[Mbit/s]", "12.34", "0.0030", "−0.5310,", "0.07000"]
+    table = console.grid(
+        ["metric", "mean", "p", "A − B"],
+        [["goodput_total [Mbit/s]", *words[2:4], "−0.5310, 0.07000"]],
+        right=1,
+    )
+    out = console.stdout()
+    out.width = 20
+    out.print(table)
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words)
 
 
 def test_message_names_the_option_that_was_given(bentpipe: Command) -> None:
@@ -144,6 +172,12 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["report", ".", "--force"], ["--force: found without --figures DIR"]),
         (["list", "queues"], ["queues", "aqms"]),
         (["simulate"], ["simulate"]),
+        (["model"], ["bentpipe model: an argument is missing; see bentpipe model --help"]),
+        (["evaluate"], ["bentpipe evaluate: an argument is missing"]),
+        (
+            ["model", "stability", "red-dumbbell", "--vary", "connections=1:1e9:3"],
+            ["5e+08 connections", "at most 1,000,000"],
+        ),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(

@@ -737,6 +737,15 @@ def test_scenario_file_cannot_name_python_code(bentpipe: Command, mine: Path) ->
     assert "imported" not in message
 
 
+def test_system_exit_of_a_python_aqm_is_a_mistake(bentpipe: Command, mine: Path) -> None:
+    code = "class Leaving(Mine):\n    def arrive(self, pkt, cx):\n        raise SystemExit(0)\n"
+    (mine / "mine.py").write_text(MINE + code)
+    (mine / "leaving.py").write_text("raise SystemExit(0)\n")
+    for name in ("mine.Leaving", "leaving.Any"):
+        message = bentpipe("compare", *QUICK, "--settings", f"mypkg.{name}", "--runs", "1", check=2).stderr
+        assert "SystemExit" in message
+
+
 def test_ctrl_c_stops_a_python_aqm(tmp_path: Path, mine: Path) -> None:
     code = "from pathlib import Path\nclass Touching(Mine):\n    def arrive(self, pkt, cx):\n"
     code += '        Path("begun").touch()\n        return super().arrive(pkt, cx)\n'

@@ -10,7 +10,7 @@ use bentpipe_sim::Progress;
 use bentpipe_units::{Duration, Instant};
 use pyo3::PyErr;
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -49,8 +49,11 @@ impl Alarm {
     pub fn error(&self, py: Python<'_>) -> Option<PyErr> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.as_mut()?;
-        // Exceptions that are not errors, such as KeyboardInterrupt, propagate unchanged, once.
-        if let Some(other) = failure.cause.take_if(|cause| !cause.is_instance_of::<PyException>(py)) {
+        // Exceptions that are not errors, such as KeyboardInterrupt, propagate unchanged, once. An AQM does not end the program.
+        let is_error = |cause: &PyErr| {
+            cause.is_instance_of::<PyException>(py) || cause.is_instance_of::<PySystemExit>(py)
+        };
+        if let Some(other) = failure.cause.take_if(|cause| !is_error(cause)) {
             return Some(other);
         }
         let text = format!("{}, at simulated time {} s", failure.what, failure.now.as_secs_f64());

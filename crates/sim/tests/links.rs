@@ -330,3 +330,33 @@ fn virtual_queue_with_default_capacity_follows_a_falling_link() {
         assert!((fixed / droptail - 1.0).abs() < 0.1, "{name}: {fixed} packets, DropTail {droptail}");
     }
 }
+
+/// Each of four hosts has its own link to the server, whichever end is named first: 1 Mbit/s of datagrams to each fill all four.
+#[test]
+fn each_host_of_a_group_has_its_own_link_to_a_single_host() {
+    for between in ["[\"server\", \"client\"]", "[\"client\", \"server\"]"] {
+        for (from, to) in [("server", "client"), ("client", "server")] {
+            let text = format!(
+                "title = \"Links\"\n\
+                 run = {{ duration = \"10 s\" }}\n\
+                 host = {{ server = {{}}, client = {{ count = 4 }} }}\n\
+                 [link.own]\n\
+                 between = {between}\n\
+                 rate = \"1.1 Mbps\"\n\
+                 queue.limit = \"10 packets\"\n\
+                 [traffic.t]\n\
+                 kind = \"cbr\"\n\
+                 rate = \"1 Mbps\"\n\
+                 packet = \"1000 B\"\n\
+                 flows = 4\n\
+                 from = \"{from}\"\n\
+                 to = \"{to}\"\n"
+            );
+            let r = results(&Scenario::parse(&text, "links.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
+            for flow in &r.flows {
+                let goodput = flow.measured as f64 * 8.0 / 10.0;
+                assert!((goodput / 1e6 / 0.972 - 1.0).abs() < 0.01, "{from} to {to}, {between}: {goodput}");
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@ everything else.
 
 import errno
 import gc
+import io
 import os
 import sys
 import traceback
@@ -112,6 +113,9 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            # In an encoding without some letter, a question mark takes its place.
+            stream.reconfigure(errors="replace")
     code = _main(arguments)
     gc.freeze()
     sys.exit(code)
@@ -143,6 +147,9 @@ def _main(arguments: list[str] | None) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        path = error.ctx.command_path
+        return _print_error(f"error: {path}: an argument is missing; see {path} --help", 2)
     except click.ClickException as error:
         # Click breaks the list of choices into lines.
         return _print_error(f"error: {' '.join(error.format_message().split())}", 2)

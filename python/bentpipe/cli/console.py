@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -64,12 +64,29 @@ QUIET = "bentpipe.quiet"
 """Key of --quiet among a command's values."""
 _WIDE = 160
 """Width when the output is not a terminal, so that nothing is cut off."""
+_LONGEST = 24
+"""Letters of a word in a table that is not broken."""
+
+
+class _Output(Console):
+    """A console that prints lines which are longer than the terminal's whole."""
+
+    def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:  # noqa: ANN401
+        super().print(*objects, crop=crop, **options)
+
+
+class _Grid(Table):
+    """A table with whole numbers and words, although its lines may be longer than the terminal's."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        least = self.__rich_measure__(console, options.update_width(_WIDE)).minimum
+        return super().__rich_console__(console, options.update_width(max(least, options.max_width)))
 
 
 def stdout() -> Console:
     """Return the console for results."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=_WIDE)
+    console = _Output(highlight=False, markup=False)
+    return console if console.is_terminal else _Output(highlight=False, markup=False, width=_WIDE)
 
 
 def stderr() -> Console:
@@ -297,13 +314,19 @@ def watcher(doing: str = "Simulating") -> Bar | Lines:
 
 def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int | None = None) -> Table:
     """Return a plain table; columns from number `right` on are aligned to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = _Grid(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    cells = [list(row) for row in rows]
     for index, heading in enumerate(headings):
         number = right is not None and index >= right
+        words = [word for row in [headings, *cells] for word in row[index].split()]
         table.add_column(
-            Text(heading), justify="right" if number else "left", overflow="fold", no_wrap=number
+            Text(heading),
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=number,
+            min_width=None if number else min(_LONGEST, max(map(len, words), default=0)),
         )
-    for row in rows:
+    for row in cells:
         table.add_row(*map(Text, row))
     return table
 

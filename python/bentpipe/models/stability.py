@@ -56,6 +56,7 @@ _NUMBERS = (
     "period",
 )
 MOST_POINTS = 1_000_000
+MOST_CONNECTIONS = 1_000_000
 
 
 def spread(low: float, high: float, count: int) -> list[float]:
@@ -167,6 +168,9 @@ def margins(
     for name in chosen:
         if name not in AXES:
             raise UsageError(f"vary: found {name}; allowed: {', '.join(AXES)}")
+    for count in chosen.get("connections", ()):
+        if count > MOST_CONNECTIONS:
+            raise UsageError(f"vary: found {count:g} connections; allowed: at most {MOST_CONNECTIONS:,}")
     combined = list(product(*chosen.values()))
     if not 1 <= len(combined) <= MOST_POINTS:
         raise UsageError(f"vary: found {len(combined)} points; allowed: 1 to {MOST_POINTS}")

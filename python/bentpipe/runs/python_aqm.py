@@ -355,7 +355,7 @@ class PythonAqm:
             cloudpickle.register_pickle_by_value(module)
         try:
             return pickle.dumps((sys.version_info[:2], cloudpickle.dumps(self)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(
                 f"setting {self.label}: {self.name} cannot be sent to the workers of a cluster:"
                 f" {_described_error(error)}; use threads (--jobs), or make it picklable"
@@ -392,7 +392,7 @@ class PythonAqm:
             )
         try:
             copy.deepcopy(self._original)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(
                 f"setting {label}: {name} cannot be copied, and each run needs a copy:"
                 f" {_described_error(error)}; define __deepcopy__"
@@ -409,7 +409,7 @@ def unpacked(data: bytes) -> PythonAqm:
         )
     try:
         found: PythonAqm = pickle.loads(code)  # noqa: S301
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"a worker cannot load an AQM written in Python: {_described_error(error)}"
         ) from error
@@ -466,7 +466,7 @@ def imported(path: str) -> AqmLike | type[AqmLike]:
             f" {missing}; allowed: a name (bentpipe list aqms), or a class as MODULE.CLASS, its module in the"
             " current folder or installed"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _not_importable(path, module_name, error) from error
     if not hasattr(module, name):
         known = sorted(key for key, value in vars(module).items() if _is_aqm(value))
@@ -485,7 +485,7 @@ def _is_aqm(value: object) -> bool:
     return own and callable(getattr(value, "arrive", None))
 
 
-def _not_importable(path: str, module: str, error: Exception) -> UsageError:
+def _not_importable(path: str, module: str, error: BaseException) -> UsageError:
     return UsageError(
         f"setting {path}: the Python module {module} cannot be imported: {_described_error(error)}"
     )
@@ -498,11 +498,11 @@ def _constructed(label: str, kind: type[AqmLike], values: Mapping[str, Value]) -
         return kind(**values)
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"setting {label}: {name}({given}) failed: {_described_error(error)}") from error
 
 
-def _described_error(error: Exception) -> str:
+def _described_error(error: BaseException) -> str:
     """Return the last line of an exception, with the file and line that raised it."""
     text = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)

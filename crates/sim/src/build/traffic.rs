@@ -187,7 +187,8 @@ impl Builder<'_, '_> {
             let name = &self.scenario.hosts[host].name;
             link.between.0 == *name || link.between.1 == *name
         };
-        let is_first = i == 0 && touches(t.from);
+        // A link between a single host and a group is one of the group's.
+        let is_first = i == 0 && touches(t.from) && self.scenario.hosts[t.from].count > 1;
         let is_upload = self
             .scenario
             .gateways
