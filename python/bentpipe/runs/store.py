@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
-from bentpipe import _core, files, qoe, stats
+from bentpipe import _core, files, format, qoe, stats  # noqa: A004
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import current_printed
 from bentpipe.runs.plan import Plan, Setting
@@ -562,7 +562,8 @@ def build_digest() -> str:
 
 def metric_sources() -> list[Path]:
     """Return the Python files that metrics depend on, in a fixed order."""
-    return [path for package in (stats, qoe) for path in sorted(Path(package.__path__[0]).glob("*.py"))]
+    found = [path for package in (stats, qoe) for path in sorted(Path(package.__path__[0]).glob("*.py"))]
+    return [*found, Path(format.__file__)]
 
 
 @cache
