@@ -138,12 +138,7 @@ mod tests {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
             let measured = Duration::from_millis(rtt);
-            cubic.on_ack(
-                window,
-                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: measured },
-                1000,
-                *now,
-            );
+            cubic.on_ack(window, &Acked::segment(measured), 1000, *now);
             *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
         }
     }
@@ -219,8 +214,7 @@ mod tests {
             bytes: 2000,
             slow_start: 1000,
             avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(100),
+            ..Acked::segment(Duration::from_millis(100))
         };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 3000);
@@ -236,13 +230,7 @@ mod tests {
             let epoch = Some(Instant::ZERO);
             let mut cubic = Cubic { w_max, k: 1.0, w_est: 8.0, epoch, last: now, ..Cubic::default() };
             let mut window = Window::new(8000, Some(8000));
-            let ack = Acked {
-                bytes: 1000,
-                slow_start: 1000,
-                avoidance: 1000,
-                flight: 0,
-                rtt: Duration::from_millis(500),
-            };
+            let ack = Acked::segment(Duration::from_millis(500));
             cubic.on_ack(&mut window, &ack, 1000, now);
             assert_eq!(window.cwnd, cwnd);
         }

@@ -202,12 +202,7 @@ mod tests {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
             let measured = Duration::from_millis(rtt);
-            cubic.on_ack(
-                window,
-                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: measured },
-                1000,
-                *now,
-            );
+            cubic.on_ack(window, &Acked::segment(measured), 1000, *now);
             *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
         }
     }
@@ -253,13 +248,7 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack = Acked {
-            bytes: 1000,
-            slow_start: 1000,
-            avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(100),
-        };
+        let ack = Acked::segment(Duration::from_millis(100));
         for (acks, segments) in [(69, 700), (1, 701)] {
             for _ in 0..acks {
                 cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
@@ -275,8 +264,7 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack =
-            Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt: Duration::from_secs(1) };
+        let ack = Acked::segment(Duration::from_secs(1));
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(cubic.count, 70);
         for (ms, min_rtt) in [(999, 100), (1000, 40)] {
@@ -324,13 +312,7 @@ mod tests {
     fn window_grows_by_a_twentieth_before_the_first_loss() {
         let mut cubic = CubicLinux::default();
         let mut window = Window::new(100_000, Some(100_000));
-        let ack = Acked {
-            bytes: 1000,
-            slow_start: 1000,
-            avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(100),
-        };
+        let ack = Acked::segment(Duration::from_millis(100));
         for _ in 0..100 {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         }
@@ -345,13 +327,7 @@ mod tests {
         let mut window = reduced(&mut cubic, 20);
         measure(&mut cubic, &mut window, 10, Instant::ZERO);
         assert_eq!(window.cwnd, 14_000);
-        let ack = Acked {
-            bytes: 1000,
-            slow_start: 1000,
-            avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(10),
-        };
+        let ack = Acked::segment(Duration::from_millis(10));
         let mut now = Instant::ZERO;
         for _ in 0..160 {
             cubic.on_ack(&mut window, &ack, 1000, now);
@@ -368,13 +344,7 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         measure(&mut cubic, &mut window, 100, Instant::ZERO);
-        let ack = Acked {
-            bytes: 1000,
-            slow_start: 1000,
-            avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(100),
-        };
+        let ack = Acked::segment(Duration::from_millis(100));
         for (ms, count) in [(0, 70), (31, 70), (32, 53)] {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
             assert_eq!(cubic.count, count, "at {ms} ms");
@@ -410,14 +380,14 @@ mod tests {
         let mut window = Window::new(100_000, Some(100_000));
         for (avoidance, cwnd, left) in [(1000, 101_000, 1000), (45_000, 103_000, 6000)] {
             let rtt = Duration::from_millis(100);
-            let ack = Acked { bytes: avoidance, slow_start: 1000, avoidance, flight: 0, rtt };
+            let ack = Acked { bytes: avoidance, slow_start: 1000, avoidance, ..Acked::segment(rtt) };
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
             assert_eq!((window.cwnd, cubic.acked), (cwnd, left));
         }
     }
 
-    /// `CA_EVENT_TX_START`: 99.9 of 100 s between two ACKs do not count, since the next segment leaves 99.9 s after the last. 1 s after the start the curve grows by
-    /// 3 x 410/1024 x 8.08^2 = 78 segments per second, so by 16 in two RTTs.
+    /// `CA_EVENT_TX_START`: of 100 s between two ACKs the 99.9 s do not count after which the next segment leaves. 1 s after the start
+    /// the curve grows by 3 x 410/1024 x 8.08^2 = 78 segments per second, so by 16 in two RTTs.
     #[test]
     fn idle_time_is_not_counted() {
         let mut cubic = CubicLinux::default();
@@ -455,8 +425,7 @@ mod tests {
             bytes: 2000,
             slow_start: 2000,
             avoidance: 2000,
-            flight: 0,
-            rtt: Duration::from_millis(100),
+            ..Acked::segment(Duration::from_millis(100))
         };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!((window.cwnd, cubic.acked), (10_000, 1000));

@@ -97,12 +97,7 @@ mod tests {
 
     fn ack(hybla: &mut Hybla, window: &mut Window, ms: u64) {
         let rtt = Duration::from_millis(ms);
-        hybla.on_ack(
-            window,
-            &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt },
-            1000,
-            Instant::ZERO,
-        );
+        hybla.on_ack(window, &Acked::segment(rtt), 1000, Instant::ZERO);
     }
 
     /// rho = 75 / 25 = 3: 2^3 - 1 segments for each ACK, up to ssthresh; then 9 segments per window.
@@ -124,7 +119,7 @@ mod tests {
         let mut window = Window::new(10_000, None);
         let mut at = |ms: u64, window: &mut Window| {
             let rtt = Duration::from_millis(100);
-            let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt };
+            let ack = Acked::segment(rtt);
             hybla.on_ack(window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
             (window.cwnd, window.ssthresh())
         };
@@ -151,7 +146,7 @@ mod tests {
             for &ms in times_ms {
                 assert_eq!(window.ssthresh(), None, "{times_ms:?}");
                 let rtt = Duration::from_millis(100);
-                let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 0, rtt };
+                let ack = Acked::segment(rtt);
                 hybla.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
             }
             assert_eq!(window.ssthresh(), ssthresh, "{times_ms:?}");

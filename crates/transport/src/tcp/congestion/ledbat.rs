@@ -123,7 +123,7 @@ mod tests {
         let now = Instant::ZERO + Duration::from_secs(at);
         ledbat.on_round_trip(window, Duration::from_millis(ms), 0, 0, 1000, now);
         let rtt = Duration::from_millis(ms);
-        let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: window.cwnd, rtt };
+        let acked = Acked { flight: window.cwnd, ..Acked::segment(rtt) };
         ledbat.on_ack(window, &acked, 1000, now);
         window.cwnd
     }
@@ -152,8 +152,7 @@ mod tests {
     #[test]
     fn window_grows_by_a_segment_per_round_trip_without_a_queue() {
         let (mut ledbat, mut window) = (Ledbat::default(), Window::new(9000, None));
-        let acked =
-            Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 9000, rtt: Duration::ZERO };
+        let acked = Acked { flight: 9000, ..Acked::segment(Duration::ZERO) };
         ledbat.on_ack(&mut window, &acked, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 9000);
         for cwnd in [9111, 9220, 9329] {
@@ -187,7 +186,7 @@ mod tests {
         let (mut ledbat, mut window) = (Ledbat::default(), Window::new(10_000, None));
         ledbat.on_round_trip(&mut window, Duration::from_millis(50), 0, 0, 1000, Instant::ZERO);
         for (flight, cwnd) in [(10_000, 10_100), (9099, 10_099), (9000, 10_000), (5000, 6000), (0, 2000)] {
-            let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, flight, rtt: Duration::ZERO };
+            let acked = Acked { flight, ..Acked::segment(Duration::ZERO) };
             ledbat.on_ack(&mut window, &acked, 1000, Instant::ZERO);
             assert_eq!(window.cwnd, cwnd, "{flight} bytes outstanding");
         }

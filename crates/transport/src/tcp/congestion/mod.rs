@@ -98,6 +98,14 @@ pub(super) struct Acked {
     pub(super) rtt: Duration,
 }
 
+#[cfg(test)]
+impl Acked {
+    /// An ACK of one segment of 1000 bytes, which was all that was outstanding.
+    fn segment(rtt: Duration) -> Self {
+        Self { bytes: 1000, slow_start: 1000, avoidance: 1000, flight: 1000, rtt }
+    }
+}
+
 /// Data that left at once, or waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {

@@ -110,13 +110,7 @@ mod tests {
     fn short_rtts_grow_like_25_ms_after_500_rounds() {
         let mut prague = Prague::default();
         let mut window = Window::new(100_000, Some(100_000));
-        let ack = Acked {
-            bytes: 1000,
-            slow_start: 1000,
-            avoidance: 1000,
-            flight: 0,
-            rtt: Duration::from_millis(5),
-        };
+        let ack = Acked::segment(Duration::from_millis(5));
         prague.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 100_010);
         prague.rounds = TRANSITION;
