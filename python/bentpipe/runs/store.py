@@ -23,7 +23,8 @@ from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
-from bentpipe import _core, files, format, qoe, stats  # noqa: A004
+from bentpipe import _core, files, qoe, stats
+from bentpipe import format as formatting
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import current_printed
 from bentpipe.runs.plan import Plan, Setting
@@ -563,7 +564,7 @@ def build_digest() -> str:
 def metric_sources() -> list[Path]:
     """Return the Python files that metrics depend on, in a fixed order."""
     found = [path for package in (stats, qoe) for path in sorted(Path(package.__path__[0]).glob("*.py"))]
-    return [*found, Path(format.__file__)]
+    return [*found, Path(formatting.__file__)]
 
 
 @cache
