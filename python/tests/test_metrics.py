@@ -53,6 +53,12 @@ def recorded(
     return Recorded(series, flows, drop_runs, COUNTERS if counters is None else counters, 20e6)
 
 
+def test_utilization_is_what_the_simulator_counted_or_else_of_the_mean_capacity() -> None:
+    counted = {share: {**COUNTERS, "used_share": share} for share in (0.4, math.nan)}
+    found = {share: evaluate(recorded(counters=each))["utilization"] for share, each in counted.items()}
+    assert list(found.values()) == pytest.approx([40.0, 95.0])
+
+
 def test_link_and_queue_metrics_match_a_worked_example() -> None:
     values = evaluate(recorded())
     assert values["throughput"] == pytest.approx(19.0)

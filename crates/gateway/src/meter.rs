@@ -184,6 +184,8 @@ pub struct Summary {
     pub sent_packets: u64,
     /// Bytes sent over the link.
     pub sent_bytes: u64,
+    /// Share of a carrier's time, or of a capacity that varies, that was used; NaN of a constant rate, and in live runs.
+    pub used_share: f64,
     /// Mean backlog over time [packets].
     pub queue_time_average: f64,
     /// Queueing delay of packets that left [s]: mean, percentiles 50, 95 and 99, maximum.
@@ -197,7 +199,7 @@ impl Summary {
     ///
     /// A counter added here reaches the results of simulated and live runs.
     #[must_use]
-    pub fn counters(&self) -> [(&'static str, f64); 22] {
+    pub fn counters(&self) -> [(&'static str, f64); 23] {
         let [mean, p50, p95, p99, max] = self.queue_delay;
         [
             ("offered_packets", self.offered_packets as f64),
@@ -215,6 +217,7 @@ impl Summary {
             ("left_queue", self.left_queue as f64),
             ("sent_packets", self.sent_packets as f64),
             ("sent_bytes", self.sent_bytes as f64),
+            ("used_share", self.used_share),
             ("queue_time_average", self.queue_time_average),
             ("queue_delay_mean", mean),
             ("queue_delay_p50", p50),
@@ -414,6 +417,7 @@ impl Meter {
             transmit: end.transmit.since(begin.transmit),
             sent_packets: end.sent_packets - begin.sent_packets,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
+            used_share: f64::NAN,
             queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,
             queue_delay: [sum as f64 * 1e-9 / count as f64, p50, p95, p99, max],
             jitter: delays.jitter.get(),

@@ -286,6 +286,12 @@ impl LinkEngine {
         self.egress.as_ref()?.capacity.as_ref().map(Capacity::first_update)
     }
 
+    /// A copy of its capacity that can be read ahead; `None` if it is constant.
+    #[must_use]
+    pub fn variable_capacity(&self) -> Option<Capacity> {
+        self.egress.as_ref()?.capacity.clone()
+    }
+
     /// Tells the queue of a new capacity; returns it, and the time of the next update.
     pub fn update_capacity(&mut self, now: Instant) -> Option<(Rate, Option<Instant>)> {
         let egress = self.egress.as_mut()?;

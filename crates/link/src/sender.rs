@@ -189,6 +189,23 @@ impl Capacity {
             _ => (Rate::default(), None),
         }
     }
+
+    /// Data that can be sent from `begin` to `end` [bits]; for copies whose last update was no later than `begin`.
+    #[must_use]
+    pub fn between(mut self, begin: Instant, end: Instant) -> f64 {
+        if let Self::Trace(trace) = &mut self {
+            trace.passed(begin);
+            return 8.0 * trace.passed(end) as f64;
+        }
+        let (mut bits, mut at) = (0.0, begin);
+        while at < end {
+            let (rate, next) = self.update(at);
+            let until = next.map_or(end, |next| next.min(end));
+            bits += rate.as_bps() as f64 * (until - at).as_secs_f64();
+            at = until;
+        }
+        bits
+    }
 }
 
 /// Maximum number of rates that one call goes through, as rain may stop a carrier for long.
@@ -226,6 +243,20 @@ mod tests {
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// 1 Mbit/s for 2 s, then 3 Mbit/s, each 5 s anew: from 1 to 8 s 1 + 9 + 2 + 3 Mbit. Opportunities at 5, twice at 10, and 20 ms,
+    /// each 20 ms anew: after 5 ms and up to 30 ms, six.
+    #[test]
+    fn what_a_capacity_can_send_is_its_integral() {
+        let rate = |mbps: u64| Rate::from_bps(mbps * 1_000_000);
+        let steps = vec![(Duration::ZERO, rate(1)), (Duration::from_secs(2), rate(3))];
+        let steps = scenario::Steps { steps, repeat: Some(Duration::from_secs(5)) };
+        let steps = Capacity::Steps(Steps::new(&steps));
+        assert_eq!(steps.between(at(1000), at(8000)), 15e6);
+        let digest = bentpipe_scenario::Digest::of(b"test");
+        let trace = Trace::new(&scenario::Trace { times: [5, 10, 10, 20][..].into(), digest });
+        assert_eq!(Capacity::Trace(trace).between(at(5), at(30)), 6.0 * 1500.0 * 8.0);
     }
 
     /// 8 Mbit/s for 10 ms (10 000 bytes), nothing for 5 ms, then 4 Mbit/s. Packets of 1000 bytes (1 and 2 ms) wait from

@@ -110,6 +110,16 @@ fn the_bytes_sent_are_the_integral_of_the_steps() {
     assert_eq!(r.summary.offered_packets, lost + r.summary.sent_packets + 10);
 }
 
+/// 799 datagrams of 1000 bytes leave within 10 s, none in the outage. The link could send 2 + 9 + 0 + 8 = 19 Mbit.
+#[test]
+fn the_used_share_is_of_what_the_link_could_send_in_the_measurement() {
+    let steps = "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"2 s\", \"3 Mbps\"], [\"5 s\", \"0 bps\"], [\"6 s\", \"2 Mbps\"]]\n";
+    let queue = "delay = \"50 ms\"\nqueue = { limit = \"1000 packets\" }\n";
+    let r = wire(&format!("{queue}{steps}"), CBR);
+    assert!((r.summary.used_share - 8.0 / 19.0).abs() < 0.001, "{}", r.summary.used_share);
+    assert!(wire(WIRE, CBR).summary.used_share.is_nan(), "of a constant rate the throughput says it");
+}
+
 /// Samples every second: the series is what the link offers, nothing in an outage, and its mean over 10 s is that of the steps.
 #[test]
 fn the_series_of_the_capacity_is_zero_in_an_outage() {
@@ -154,6 +164,7 @@ fn a_backlogged_link_uses_every_opportunity_of_its_trace() {
     let r = wire(&format!("{QUEUE}capacity.trace = {path:?}\n"), FLOOD);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(r.summary.sent_packets, 600);
+    assert!((r.summary.used_share - 1.0).abs() < 1e-9, "{}", r.summary.used_share);
 }
 
 /// A handover at 5 s with an outage of 500 ms. If packets wait, the packet of 5 s waits longest. If they are lost, those
@@ -267,6 +278,8 @@ fn a_regulator_follows_the_capacity_of_its_satellite() {
         let expected = if i < 5 { 1e6 } else { 5e5 };
         assert!((out - expected).abs() <= 16_000.0, "{i}: {out}");
     }
+    // 5 s at 1 Mbit/s and 5 s at 500 kbit/s are 7.5 Mbit, all used; less than three packets are the regulator's.
+    assert!((r.summary.used_share - 1.0).abs() < 24e3 / 7.5e6, "{}", r.summary.used_share);
     assert!(series("satellite.transmit_queue").iter().all(|n| *n <= 2.0));
     assert!(series("transmit_queue").iter().all(|n| *n >= 95.0));
 }

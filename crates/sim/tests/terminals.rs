@@ -138,6 +138,7 @@ fn records_of_terminals_add_up() {
         assert_eq!(sum(&|t| t.delivered_bytes), results.flows.iter().map(|flow| flow.measured).sum::<u64>());
         let busy = sum(&|t| t.carrier_time.as_nanos()) as f64 * 1e-9;
         assert!((busy / 30.0 - 1.0).abs() < 1e-3, "{queues_per}: {busy} s of 30 s");
+        assert!((results.summary.used_share - busy / 30.0).abs() < 1e-9, "{}", results.summary.used_share);
     }
 }
 
@@ -210,6 +211,12 @@ fn terminals_share_a_carrier_s_time_whatever_their_modcods() {
     }
     let busy: f64 = results.terminals.iter().map(|terminal| terminal.carrier_time.as_secs_f64()).sum();
     assert!((busy / 30.0 - 1.0).abs() < 1e-3, "{busy} s of 30 s");
+
+    // Two terminals of each kind with two users of 120 kbit/s each: 480 kbit/s at either rate of the carrier.
+    let datagrams = "kind = \"cbr\"\nrate = \"120 kbps\"\npacket = \"1500 B\"";
+    let results = beam_of("terminal", links, datagrams, &[]);
+    let expected = 0.48 / (4.0 * 2.966_728) + 0.48 / (4.0 * 0.988_858);
+    assert!((results.summary.used_share / expected - 1.0).abs() < 0.01, "{}", results.summary.used_share);
 }
 
 /// Two terminals have 2 Mbit/s each committed, on links of 20 Mbit/s: a fifth of the carrier. For 3 of the 30 seconds they have 4 Mbit/s:

@@ -486,6 +486,23 @@ fn terminals_share_the_return_carrier_by_plan() {
     }
 }
 
+/// Of terminals that offer 1 Mbit/s each, two at 8 and two at 4 Mbit/s: 2/8 + 2/4 of the carrier's time.
+#[test]
+fn the_used_share_of_a_return_carrier_is_that_of_its_time() {
+    let traffic = [cbr("home", "500 kbps"), cbr("office", "500 kbps")].concat();
+    let links = [
+        "gateway.return.regulator.rate=link",
+        "link.basic.reverse.rate=8 Mbps",
+        "link.better.reverse.rate=4 Mbps",
+    ];
+    let results = shared("rbdc", ["", ""], &traffic, &links);
+    assert_near(
+        results.back_summary.as_ref().unwrap().used_share,
+        0.75 * sent(&results).iter().sum::<f64>() / 4.0,
+        0.01,
+    );
+}
+
 /// Terminals of which two send at 8 Mbit/s and two at 4 get a quarter of the time each: in rain, a terminal has fewer bits in
 /// the same time. A committed rate counts bytes: 1.5 of 4 Mbit/s take 3/8 of the time, and leave 1/8 to each of the others.
 #[test]

@@ -105,6 +105,12 @@ def _return_throughput(run: Recorded) -> float | None:
     return 8e-6 * sent / seconds if seconds and sent is not None else None
 
 
+def _utilization(run: Recorded) -> float | None:
+    """Return the share of what the link could send that it sent [%]."""
+    used = number(run.counters.get("used_share"))
+    return scaled(mean(run.samples("throughput")), 100 / run.capacity) if used is None else 100 * used
+
+
 def _pep_sojourn(run: Recorded) -> float | None:
     held, rate = mean(run.samples("pep_buffers")), mean(run.samples("throughput"))
     return 8 * held / rate if held is not None and rate else None
@@ -239,10 +245,11 @@ METRICS: tuple[Metric, ...] = (
         "Utilization",
         "%",
         LINK,
-        "Mean throughput as a share of the link's capacity: of its long-term mean if it varies, but of the"
-        " highest of steps that do not repeat, and of the rate of a fading carrier in clear sky; of several"
-        " terminals, of the mean over their links. Above 100 % if fast links carry more than slow ones.",
-        lambda run: scaled(mean(run.samples("throughput")), 100 / run.capacity),
+        "Share of what the link could send that it sent: of its rate; of a capacity that varies, of what it"
+        " was during the measurement; of a carrier that terminals share, of its time. A packet counts once"
+        " it leaves the queue, so that a little more than 100 % is possible. Live runs, and results without"
+        " the counter `used_share`, have a share of the scenario's mean capacity.",
+        _utilization,
         mean_of="throughput",
     ),
     Metric(

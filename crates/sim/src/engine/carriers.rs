@@ -40,6 +40,7 @@ impl Engine {
                 Some(pkt) => {
                     let rate = self.carriers[id].follows_links.then(|| self.downlink_rate(&pkt)).flatten();
                     let time = self.carriers[id].carrier.sent(leaf, pkt.len, rate, now);
+                    self.record.recorder.occupied(gateway, time);
                     if let Some(terminal) = self.terminal_of(gateway, &pkt) {
                         self.record.recorder.sent_to(now, terminal, pkt.len, now - pkt.arrival, time);
                     }
@@ -97,6 +98,7 @@ impl Engine {
         };
         let rate = slot_rate(&self.gateways[id], &self.network);
         let time = rate.time_to_send(u64::from(pkt.len));
+        self.record.recorder.occupied(id, time);
         if let Some(terminal) = self.gateways[id].terminal {
             self.record.recorder.occupied_by(terminal, time);
         }

@@ -1,9 +1,10 @@
 //! Places where packets queue: their series and their measurement.
 
 use bentpipe_gateway::{LIMIT_SERIES, Meter, SERIES, Sample, Snapshot, Summary};
+use bentpipe_link::Capacity;
 use bentpipe_queue::Queue;
 use bentpipe_scenario::GatewayIndex;
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use crate::gateways::{GatewayNode, Terminal};
 use crate::ids::{GatewayId, IdRange, IdVec, LinkDirectionId, TerminalId};
@@ -61,6 +62,14 @@ impl Queues {
             Self::Gateway { queues, .. } => queues,
         };
         queues.iter()
+    }
+
+    /// The link whose capacity is that of the place.
+    fn varying_link(self, parts: Parts<'_>) -> Option<LinkDirectionId> {
+        match self {
+            Self::Link(link) => Some(link),
+            Self::Gateway { queues, .. } => parts.gateways[queues.start].follows,
+        }
     }
 
     /// The queue whose AQM has series: the one that it watches, unless there are several.
@@ -163,6 +172,10 @@ pub(super) struct Place {
     first_series: usize,
     /// True if its capacity changes, and is a series.
     has_capacity: bool,
+    /// Time that its packets have taken a carrier.
+    pub(super) occupied: Duration,
+    /// A copy of its capacity as the measurement begins.
+    capacity: Option<Capacity>,
     /// True if its queues are at terminals.
     pub(super) is_back: bool,
     /// True if samples are taken of it.
@@ -184,6 +197,8 @@ impl Place {
             meter: Meter::new(begin, has_summary),
             first_series,
             has_capacity,
+            occupied: Duration::ZERO,
+            capacity: None,
             is_back: false,
             has_series: true,
         }
@@ -198,6 +213,10 @@ impl Place {
     pub(super) fn begin(&mut self, now: Instant, parts: Parts<'_>) {
         if let Some(snapshot) = self.queues.snapshot(parts, now) {
             self.meter.begin(snapshot, now);
+        }
+        if self.has_series && self.has_capacity {
+            let link = self.queues.varying_link(parts);
+            self.capacity = link.and_then(|link| parts.links[link].engine.variable_capacity());
         }
     }
 
@@ -278,6 +297,13 @@ impl Place {
 
     /// Summary of the measurement until `now`, if it has one.
     pub(super) fn summary(&self, now: Instant, parts: Parts<'_>) -> Option<Summary> {
-        self.meter.summary(&self.queues.snapshot(parts, now)?, now)
+        let mut summary = self.meter.summary(&self.queues.snapshot(parts, now)?, now)?;
+        let begin = self.meter.begin_at();
+        if let Some(capacity) = &self.capacity {
+            summary.used_share = 8.0 * summary.sent_bytes as f64 / capacity.clone().between(begin, now);
+        } else if !self.occupied.is_zero() {
+            summary.used_share = self.occupied.as_secs_f64() / (now - begin).as_secs_f64();
+        }
+        Some(summary)
     }
 }

@@ -510,6 +510,14 @@ impl Recorder {
         }
     }
 
+    /// A packet from these queues takes the carrier that they share for this time.
+    #[inline]
+    pub fn occupied(&mut self, queues: GatewayId, time: Duration) {
+        if self.is_measuring {
+            self.places[self.of_gateway[queues]].occupied += time;
+        }
+    }
+
     /// A terminal sends a packet from its transmit queue.
     #[inline]
     pub fn sent_by(&mut self, now: Instant, terminal: TerminalId, bytes: u32, delay: Duration) {
