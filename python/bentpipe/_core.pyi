@@ -191,7 +191,7 @@ class Scenario:
         """True if packets are marked with ECN behind the PEP, which echoes the marks."""
     @property
     def capacity(self) -> float:
-        """Capacity of the subject's link [bit/s]."""
+        """Capacity of the subject's link, or links [bit/s]."""
 
     @property
     def terminals(self) -> int:

@@ -266,10 +266,10 @@ impl Gateway {
         }
     }
 
-    /// True if a regulator drains the transmit queue.
+    /// Its regulator; `None` behind a carrier.
     #[must_use]
-    pub fn has_regulator(&self) -> bool {
-        self.regulator.is_some()
+    pub fn regulator(&self) -> Option<&Regulator> {
+        self.regulator.as_ref()
     }
 
     /// Bytes sent over the satellite that the regulator's rate has not compensated for by `now` [bytes].

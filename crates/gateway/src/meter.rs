@@ -8,7 +8,7 @@ use bentpipe_queue::{Counters, Queue};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
-use crate::{Gateway, GatewayQueue};
+use crate::{Gateway, GatewayQueue, Regulator};
 
 /// Queueing delays above this are recorded as this [ns].
 const MAX_DELAY: u64 = 1_000_000_000_000;
@@ -32,6 +32,9 @@ pub struct Snapshot {
     packet_seconds: f64,
     /// Bytes that arrived at the gateway.
     arrived_bytes: u64,
+    /// Integral of the regulator's rate over time [bits], and true if it has varied.
+    capacity: f64,
+    has_varied: bool,
 }
 
 /// Packets at one of a gateway's queues.
@@ -71,6 +74,8 @@ impl Snapshot {
             sent_bytes: queue.state().sent_bytes,
             packet_seconds: queue.packet_seconds(now),
             arrived_bytes: 0,
+            capacity: 0.0,
+            has_varied: false,
         }
     }
 
@@ -99,6 +104,8 @@ impl Snapshot {
             ),
             transmit: QueueCounters::new(gateway.transmit_queue(), transmit_arrived, early_transmit_drops),
             arrived_bytes: gateway.arrived_bytes(),
+            capacity: gateway.regulator().map_or(0.0, |regulator| regulator.capacity_until(now)),
+            has_varied: gateway.regulator().is_some_and(Regulator::has_varied),
             ..Self::of_queue(gateway.transmit_queue(), now)
         }
     }
@@ -128,6 +135,8 @@ impl Sum for Snapshot {
             all.sent_bytes += snapshot.sent_bytes;
             all.packet_seconds += snapshot.packet_seconds;
             all.arrived_bytes += snapshot.arrived_bytes;
+            all.capacity += snapshot.capacity;
+            all.has_varied |= snapshot.has_varied;
         }
         all
     }
@@ -184,7 +193,7 @@ pub struct Summary {
     pub sent_packets: u64,
     /// Bytes sent over the link.
     pub sent_bytes: u64,
-    /// Share of a carrier's time, or of a capacity that varies, that was used; NaN of a constant rate, and in live runs.
+    /// Share of a carrier's time, or of a rate that varies, that was used; NaN of a constant rate.
     pub used_share: f64,
     /// Mean backlog over time [packets].
     pub queue_time_average: f64,
@@ -417,7 +426,11 @@ impl Meter {
             transmit: end.transmit.since(begin.transmit),
             sent_packets: end.sent_packets - begin.sent_packets,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
-            used_share: f64::NAN,
+            used_share: if end.has_varied {
+                8.0 * (end.sent_bytes - begin.sent_bytes) as f64 / (end.capacity - begin.capacity)
+            } else {
+                f64::NAN
+            },
             queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,
             queue_delay: [sum as f64 * 1e-9 / count as f64, p50, p95, p99, max],
             jitter: delays.jitter.get(),
@@ -554,6 +567,8 @@ mod tests {
             sent_bytes: 20 * k,
             packet_seconds: 21.0 * k as f64,
             arrived_bytes: 22 * k,
+            capacity: 23.0 * k as f64,
+            has_varied: true,
         }
     }
 
@@ -579,7 +594,7 @@ mod tests {
             meter.left(Duration::from_millis(ms));
         }
         let summary = meter.summary(&multiples(10), at(5)).unwrap();
-        let found: Vec<_> = summary.counters().into_iter().take(16).collect();
+        let found: Vec<_> = summary.counters().into_iter().take(17).collect();
         let expected = [
             ("offered_packets", 9.0),
             ("offered_bytes", 18.0),
@@ -596,6 +611,8 @@ mod tests {
             ("left_queue", 189.0),
             ("sent_packets", 171.0),
             ("sent_bytes", 180.0),
+            // 1440 of 207 bits.
+            ("used_share", 1440.0 / 207.0),
             ("queue_time_average", 63.0),
         ];
         assert_eq!(found, expected);

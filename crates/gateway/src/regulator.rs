@@ -26,6 +26,8 @@ pub struct Regulator {
     /// One by one: when the transmission of the last packet ends.
     free_at: Instant,
     wake_at: Option<Instant>,
+    /// Time of the last change of the rate, and the integral of the rate until then [bits]; `None` if it never changed.
+    changed: Option<(Instant, f64)>,
 }
 
 impl Regulator {
@@ -41,12 +43,27 @@ impl Regulator {
             sent: false,
             free_at: Instant::ZERO,
             wake_at: None,
+            changed: None,
         }
+    }
+
+    /// Integral of the rate over time until `now` [bits].
+    #[must_use]
+    pub fn capacity_until(&self, now: Instant) -> f64 {
+        let (changed, bits) = self.changed.unwrap_or_default();
+        bits + self.rate.as_bps() as f64 * (now - changed).as_secs_f64()
+    }
+
+    /// True if the rate has been set since the beginning.
+    #[must_use]
+    pub fn has_varied(&self) -> bool {
+        self.changed.is_some()
     }
 
     /// Sets the rate from `now` on. At rate zero nothing is released until the next call.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.pay(now);
+        self.changed = Some((now, self.capacity_until(now)));
         self.rate = rate;
         if rate.as_bps() == 0 {
             self.wake_at = None;
@@ -205,6 +222,18 @@ mod tests {
 
     fn at(us: u64) -> Instant {
         Instant::ZERO + Duration::from_micros(us)
+    }
+
+    /// 8 Mbit/s for 1 s, nothing for 2 s, then 4 Mbit/s for 2 s.
+    #[test]
+    fn the_capacity_is_the_integral_of_the_rate() {
+        let rate = |mbps: u64| Rate::from_bps(mbps * MBPS);
+        let mut regulator = Regulator::new(rate(8), Duration::ZERO);
+        assert!(!regulator.has_varied());
+        regulator.set_rate(rate(0), at(1_000_000));
+        regulator.set_rate(rate(4), at(3_000_000));
+        assert!(regulator.has_varied());
+        assert_eq!(regulator.capacity_until(at(5_000_000)), 16e6);
     }
 
     /// 20 Mbit/s in 5 ms are 12 500 bytes: eight packets of 1391 bytes (11 128); the remaining 1372 and the next tick's

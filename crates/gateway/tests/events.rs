@@ -92,7 +92,7 @@ fn processed_packets_are_sent_with_the_same_tick() {
     assert_eq!(log, [(0, "received", 7), (15_000, "processed", 7), (15_000, "sent", 7)]);
     assert_eq!((gateway.in_work(), gateway.transmit_queue().state().packets), (0, 0));
     assert_eq!(gateway.arrived_bytes(), 1000);
-    assert!(gateway.has_regulator());
+    assert!(gateway.regulator().is_some());
 }
 
 /// Fifteen packets of 1000 bytes: twelve are sent with one tick, three wait for the next.
@@ -368,7 +368,7 @@ fn capacity(gateway: &Gateway) -> u64 {
 #[test]
 fn a_carrier_takes_packets_from_the_transmit_queue() {
     let mut gateway = gateway_behind_a_carrier();
-    assert!(!gateway.has_regulator());
+    assert!(gateway.regulator().is_none());
     for handle in 0..102 {
         gateway.transmit(packet(handle), at(0));
     }

@@ -6,6 +6,7 @@ use bentpipe_queue::descriptor::Placement;
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Origin, OutsideKey, Subject, WarningKind};
 use bentpipe_sim as sim;
+use bentpipe_units::Rate;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -228,14 +229,16 @@ impl Scenario {
         self.inner.gateways.iter().any(|gateway| gateway.marks_behind_pep())
     }
 
-    /// Capacity of the subject's link [bit/s].
+    /// Capacity of the subject's link, or links [bit/s].
     #[getter]
     fn capacity(&self) -> f64 {
         let rate = match self.inner.subject {
             Subject::Gateway(gateway) => Some(self.inner.gateways[gateway].regulator.rate),
-            Subject::Return(gateway) => {
-                self.inner.gateways[gateway].back.as_ref().map(|back| back.regulator.rate)
-            }
+            Subject::Return(gateway) => self.inner.gateways[gateway].back.as_ref().map(|back| {
+                // Each terminal has its own link, unless they share a carrier.
+                let links = if back.carrier.is_some() { 1 } else { back.terminals.count() };
+                Rate::from_bps(back.regulator.rate.as_bps() * u64::from(links))
+            }),
             Subject::Link(link) => self.inner.links[link].forward.mean_rate(),
         };
         rate.unwrap_or_default().as_bps() as f64

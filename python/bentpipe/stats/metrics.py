@@ -247,8 +247,8 @@ METRICS: tuple[Metric, ...] = (
         LINK,
         "Share of what the link could send that it sent: of its rate; of a capacity that varies, of what it"
         " was during the measurement; of a carrier that terminals share, of its time. A packet counts once"
-        " it leaves the queue, so that a little more than 100 % is possible. Live runs, and results without"
-        " the counter `used_share`, have a share of the scenario's mean capacity.",
+        " it leaves the queue, so that a little more than 100 % is possible. In results of earlier versions"
+        " it is a share of the scenario's mean capacity.",
         _utilization,
         mean_of="throughput",
     ),

@@ -334,7 +334,7 @@ impl Engine {
         }
         match node.carrier {
             Some((carrier, leaf)) => self.carriers[carrier].carrier.charge(leaf, u64::from(len), now),
-            None if !node.gateway.has_regulator() => return false,
+            None if node.gateway.regulator().is_none() => return false,
             None => node.gateway.charge(u64::from(len), now),
         }
         true

@@ -64,14 +64,6 @@ impl Queues {
         queues.iter()
     }
 
-    /// The link whose capacity is that of the place.
-    fn varying_link(self, parts: Parts<'_>) -> Option<LinkDirectionId> {
-        match self {
-            Self::Link(link) => Some(link),
-            Self::Gateway { queues, .. } => parts.gateways[queues.start].follows,
-        }
-    }
-
     /// The queue whose AQM has series: the one that it watches, unless there are several.
     fn watched<'a>(self, parts: Parts<'a>) -> Option<&'a Queue> {
         match self {
@@ -174,7 +166,7 @@ pub(super) struct Place {
     has_capacity: bool,
     /// Time that its packets have taken a carrier.
     pub(super) occupied: Duration,
-    /// A copy of its capacity as the measurement begins.
+    /// A copy of the link's capacity, if it varies, as the measurement begins.
     capacity: Option<Capacity>,
     /// True if its queues are at terminals.
     pub(super) is_back: bool,
@@ -214,9 +206,8 @@ impl Place {
         if let Some(snapshot) = self.queues.snapshot(parts, now) {
             self.meter.begin(snapshot, now);
         }
-        if self.has_series && self.has_capacity {
-            let link = self.queues.varying_link(parts);
-            self.capacity = link.and_then(|link| parts.links[link].engine.variable_capacity());
+        if let (Queues::Link(link), true) = (self.queues, self.has_series) {
+            self.capacity = parts.links[link].engine.variable_capacity();
         }
     }
 
