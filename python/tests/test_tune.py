@@ -20,6 +20,7 @@ from patience import PATIENCE, wait_for
 
 from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli import app
+from bentpipe.cli import tune as command
 from bentpipe.cli.app import cli
 from bentpipe.cli.exits import Failed
 from bentpipe.errors import ScenarioError, UsageError
@@ -402,6 +403,31 @@ def test_rank_rule_on_a_grid_repeats_the_best_trials(tmp_path: Path) -> None:
     assert not again & fresh
     assert not (again | fresh) & set(result.found["seeds"])
     assert set(seeds) == again | fresh | set(result.found["seeds"])
+
+
+def test_winner_by_rank_outside_the_front_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reversed_on_other_seeds(x: float, y: float, seed: int) -> tuple[float, float]:
+        return (x if seed <= 3 else -x), 0.0
+
+    vary = ("w_q=0.001,0.01,0.1", "max_p=0.1")
+    result = tuned(
+        tmp_path / "a",
+        reversed_on_other_seeds,
+        metrics="throughput:max",
+        judge="rank",
+        vary=vary,
+        trials=None,
+        runs=3,
+    )
+    assert (result.found["front"], result.found["winner"]) == ([2], 0)
+    command._show(result)
+    printed = capsys.readouterr().out
+    assert "The winner, trial 0, is not in the front." in printed
+    assert "*" not in printed
+    rule = "lowest sum of 2^rank over the metrics, among all complete trials"
+    assert rule in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
 def test_search_overestimates_its_winner_and_holdout_does_not(tmp_path: Path) -> None:

@@ -154,7 +154,6 @@ def tune(
 
 
 def _show(result: "TuneResult") -> None:
-
     out = console.stdout()
     found = result.found
     out.print(result.counted())
@@ -171,8 +170,11 @@ def _show(result: "TuneResult") -> None:
         rows.append([f"{line['trial']}{star}", *line["cells"]])
     out.print(console.grid(["trial", *titles], rows, right=1))
     more = f" {len(lines) - _SHOWN} more are in {TRIALS}." if len(lines) > _SHOWN else ""
+    winner = "* the winner."
+    if found["winner"] not in found["front"]:
+        winner = f"The winner, trial {found['winner']}, is not in the front."
     out.print(
-        f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
+        f"The front: trials to which none is better in one objective and as good in all.{more} {winner}"
         f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search (of 2, both values).",
     )
     cells = []

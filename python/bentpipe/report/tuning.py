@@ -141,7 +141,7 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
 
 
 def _judged(found: Mapping[str, Any]) -> str:
-    if len(found["objectives"]) == 1:
+    if len(found["objectives"]) == 1 and found["judge"] == "front":
         return "the best mean"
     among = "the front's members" if found["judge"] == "front" else "all complete trials"
     return f"lowest sum of 2^rank over the metrics, among {among} (Byun & Baras)"
