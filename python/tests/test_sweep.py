@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -191,6 +192,27 @@ def test_factors_without_effect_are_warned_of_once(
 def test_seeds_and_runs_cannot_be_factors(tmp_path: Path, key: str) -> None:
     with pytest.raises(UsageError, match=f"--vary {key}: is the same at all points.*allowed: --seed"):
         sweep("small-gateway", {key: "1,2"}, out=tmp_path / "s", set=SHORT)
+
+
+@pytest.mark.parametrize("key", ["gateway.pep.delay", 'gateway . "pep".delay'])
+def test_key_that_is_set_and_varied_is_refused(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "small-gateway", "--vary", "gateway.pep.delay=2 ms,3 ms", "--out", str(tmp_path / "s")]
+    with pytest.raises(SystemExit) as left:
+        app.main([*words, "--set", f"{key}=1 ms"])
+    assert left.value.code == 2
+    message = f"--set {key}=1 ms: {key}: found in --vary as well; allowed: one of the two"
+    assert capsys.readouterr().err == f"error: {message}\n"
+    with pytest.raises(UsageError, match=re.escape(message)):
+        sweep("small-gateway", {"gateway.pep.delay": [2, 3]}, out=tmp_path / "s", set={key: "1 ms"})
+    with pytest.raises(SystemExit) as left:
+        app.main([*words, "--vary", "run.duration=2 s,3 s", "--duration", "1 s"])
+    assert left.value.code == 2
+    assert "error: --duration 1 s: found in --vary as well" in capsys.readouterr().err
+    # A factor replaces an override of a loaded scenario, as a further override does.
+    loaded = bp.load("small-gateway", {"gateway.pep.delay": "1 ms"})
+    assert len(Sweep.plan(loaded, ["gateway.pep.delay=2 ms,3 ms"]).points) == 2
 
 
 def test_runs_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:

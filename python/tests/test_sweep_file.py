@@ -83,6 +83,9 @@ def test_options_override_the_file(file: Path) -> None:
         "gateway.aqm.max_p": ("0.1", "0.2"),
     }
     assert changed.overrides == ("run.warmup=1 s", "run.duration=3 s")
+    swapped = request(file, ["run.duration=2 s,3 s"], ["gateway.pep.delay=5 ms"])
+    assert [each.key for each in swapped.factors] == ["gateway.aqm.w_q", "run.duration"]
+    assert swapped.overrides == ("run.warmup=1 s", "gateway.pep.delay=5 ms")
     plan = changed.plan()
     assert (plan.settings, plan.seeds, plan.metrics) == (["red"], [7], ["queue_mean", "drops"])
     assert len(plan.points) == 4
@@ -150,6 +153,10 @@ def test_mistakes_name_file_line_key_and_allowed_values(
         ),
         ('[sweep]\nscenario = "small-gateway"\npoints = 3\n[vary]\ngateway.aqm.w_q = [1]\n', "lhs and sobol"),
         ('[sweep]\nscenario = "small-gateway"\nsettings = "redd"\n', 'did you mean "red"?'),
+        (
+            '[sweep]\nscenario = "small-gateway"\nset.gateway.aqm.w_q = 1\n[vary]\ngateway.aqm.w_q = [0.2]\n',
+            "--set gateway.aqm.w_q=1: gateway.aqm.w_q: found in --vary as well; allowed: one of the two",
+        ),
     ],
 )
 def test_command_prints_the_mistake_once(

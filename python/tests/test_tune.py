@@ -409,7 +409,7 @@ def test_winner_by_rank_outside_the_front_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def reversed_on_other_seeds(x: float, y: float, seed: int) -> tuple[float, float]:
-        return (x if seed <= 3 else -x), 0.0
+        return (x if seed <= 3 else -x), y
 
     vary = ("w_q=0.001,0.01,0.1", "max_p=0.1")
     result = tuned(

@@ -14,6 +14,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.format import meant
 from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, shipped
 from bentpipe.runs.python_aqm import is_path
+from bentpipe.runs.source import key_of
 from bentpipe.sweeps.factors import DESIGNS, Factor, factors_from
 from bentpipe.sweeps.result import DEFAULT_METRICS, check_metrics
 from bentpipe.sweeps.sweep import MOST_ADDED, Precision, Sweep, precision_from
@@ -158,13 +159,13 @@ def request(
     """Return the request of `name`, a scenario, loaded or not, or a sweep file, overridden by options.
 
     `options` are fields of `Request`; those that are None keep the file's. Keys of `vary` and of `overrides`
-    replace the same keys of the file. Raises `UsageError` if the file is wrong, or if `name` is neither.
+    replace the same keys of the file, set or varied. Raises `UsageError` if the file is wrong, or if `name`
+    is neither.
     """
     asked = Request(name) if isinstance(name, _core.Scenario) else _read(name)
-    factors = {each.key: each for each in (*asked.factors, *factors_from(vary))}
-    changes = {each.partition("=")[0].strip(): each for each in (*asked.overrides, *overrides)}
-    # Repeated keys are left to the scenario's check.
-    chosen = list(changes.values()) if asked.overrides else list(overrides)
+    new, fixed = {each.key: each for each in factors_from(vary)}, set(map(key_of, overrides))
+    factors = {each.key: each for each in asked.factors if each.key not in fixed} | new
+    chosen = [*(each for each in asked.overrides if key_of(each) not in fixed | new.keys()), *overrides]
     wanted = {key: value for key, value in options.items() if value is not None}
     if wanted.get("design") == "grid" and "points" not in wanted:
         asked = replace(asked, points=None)

@@ -14,7 +14,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.source import digest_of, entry_of, metrics_digest
+from bentpipe.runs.source import digest_of, entry_of, key_of, metrics_digest
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import check_classes
@@ -102,10 +102,15 @@ class Sweep:
         shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
         check_metrics(shown)
         settings = listed(settings)
+        factors = factors_from(vary)
+        varied = {_unquoted(factor.key) for factor in factors}
+        for change in overrides:
+            key = key_of(change)
+            if _unquoted(key) in varied:
+                raise UsageError(f"--set {change}: {key}: found in --vary as well; allowed: one of the two")
         source, overrides = opened(scenario, overrides)
         base = read(source, overrides, settings)
         check_classes(shown, base.traffic)
-        factors = factors_from(vary)
         for factor in factors:
             if _unquoted(factor.key) in _OF_THE_SWEEP:
                 raise UsageError(
