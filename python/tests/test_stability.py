@@ -236,6 +236,7 @@ def test_command_prints_margins_and_draws_the_map(tmp_path: Path) -> None:
     assert "marks nothing" in str(only.exception)
     for given, message in (
         (["--no-sim", "--force"], "--no-sim, --force: found without --map"),
+        (["--map", "--no-sim", "--sim-points", "4"], "--sim-points 4: found with --no-sim; allowed: one of"),
         (["--vary", "connections=40:60:2", "--vary", "connections=5"], "--vary connections: found twice"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -178,6 +178,8 @@ def model_stability(
     useless = [each for each in given_options(context) if each in _OF_MAPS and not mapped]
     if useless:
         raise UsageError(f"{', '.join(useless)}: found without --map; allowed: with it")
+    if no_sim and "--sim-points" in given_options(context):
+        raise UsageError(f"--sim-points {sim_points}: found with --no-sim; allowed: one of the two")
     loaded = load_scenario(scenario, overrides, duration)
     varied: dict[str, list[float]] = {}
     for name, values in map(stability.parsed, vary):
