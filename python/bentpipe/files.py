@@ -54,7 +54,11 @@ _SEAL = "checksum"
 
 
 class FolderExistsError(UsageError):
-    """The folder of a new result exists already."""
+    """The folder of a new result exists already. Commands have --force; callers in Python read `advice`."""
+
+    def __init__(self, path: Path, advice: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: exists already; choose another folder{advice}")
 
 
 def lock(folder: Path) -> int:
@@ -187,17 +191,13 @@ def _rename_new(partial: Path, folder: Path) -> None:
     """Rename a folder to `folder`; `FolderExistsError` if that exists."""
     # rename(2) replaces an empty folder, and refuses to replace any other.
     if os.path.lexists(folder):
-        raise _exists(folder)
+        raise FolderExistsError(folder)
     try:
         partial.rename(folder)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(folder):
-            raise _exists(folder) from None
+            raise FolderExistsError(folder) from None
         raise
-
-
-def _exists(folder: Path) -> FolderExistsError:
-    return FolderExistsError(f"{folder}: exists already; choose another folder")
 
 
 @contextmanager

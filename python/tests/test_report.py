@@ -217,7 +217,7 @@ def test_figures_are_written_as_files(result: bp.Result, tmp_path: Path) -> None
         content = path.read_bytes()
         assert content.startswith(beginnings[path.suffix[1:]]), path
         assert len(content) > 3_000
-    with pytest.raises(bp.UsageError, match="exists already"):
+    with pytest.raises(bp.UsageError, match=r"exists already; .* replace it with force=True$"):
         write_figures(result, tmp_path / "figures", ["svg"])
 
 

@@ -77,6 +77,13 @@ def test_saved_result_opens_with_the_same_tables(result: bp.Result) -> None:
     assert repr(again) == repr(result)
 
 
+def test_an_existing_folder_is_refused_with_the_argument_of_python(
+    scenario: bp.Scenario, result: bp.Result
+) -> None:
+    with pytest.raises(bp.UsageError, match=r"exists already; choose another folder as out$"):
+        bp.run(scenario, out=result.folder)
+
+
 def test_a_temporary_result_can_be_saved(scenario: bp.Scenario, tmp_path: Path) -> None:
     temporary = bp.run(scenario, seed=3)
     saved = temporary.save(tmp_path / "kept")

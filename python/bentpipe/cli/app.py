@@ -20,6 +20,7 @@ import click
 from bentpipe import _core
 from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
+from bentpipe.files import FolderExistsError
 
 __all__ = ["cli", "main"]
 
@@ -153,6 +154,9 @@ def _main(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         # Click breaks the list of choices into lines.
         return _print_error(f"error: {' '.join(error.format_message().split())}", 2)
+    except FolderExistsError as error:
+        text = f"{error.path}: exists already; choose another folder, or replace it with --force"
+        return _print_error(f"error: {text}", 2)
     except (BentpipeError, ScenarioError) as error:
         return _print_error(f"error: {_with_options(str(error), arguments or sys.argv[1:])}", 2)
     except AlgorithmError as error:

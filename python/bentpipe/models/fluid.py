@@ -142,11 +142,9 @@ def check_room(folder: Path, *, force: bool) -> bool:
     if not os.path.lexists(folder):
         return False
     if not force:
-        raise files.FolderExistsError(
-            f"{folder}: exists already; choose another folder, or replace it with --force"
-        )
+        raise files.FolderExistsError(folder, ", or replace it with force=True")
     if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
-        raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
+        raise UsageError(f"{folder}: is not a model's result; allowed: such a result, or a new folder")
     return True
 
 

@@ -290,7 +290,7 @@ def open_folder(folder: Path, *, force: bool) -> None:
     """
     if os.path.lexists(folder):
         if not force:
-            raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+            raise files.FolderExistsError(folder, ", or replace it with force=True")
         if not _is_replaceable(folder):
             raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
     try:

@@ -302,7 +302,7 @@ def start(
             folder.mkdir(parents=True)
             files.write_json(folder / MANIFEST, _manifest(plan, "incomplete", live=live is not None))
         except FileExistsError:
-            raise files.FolderExistsError(f"{folder}: exists already; choose another folder") from None
+            raise files.FolderExistsError(folder) from None
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
         into = Store.create(folder / SIMULATION, plan)
@@ -423,9 +423,7 @@ def _read_manifest(folder: Path) -> None:
 
 def _clear(folder: Path, *, force: bool) -> None:
     if not force:
-        raise files.FolderExistsError(
-            f"{folder}: exists already; choose another folder, or replace it with --force"
-        )
+        raise files.FolderExistsError(folder, " as out")
     allowed = "--force replaces only a validation or an empty folder"
     if folder.is_symlink() or not folder.is_dir():
         raise UsageError(f"{folder}: is not a folder; {allowed}")

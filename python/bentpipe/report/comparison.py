@@ -219,7 +219,7 @@ def write_pictures(
     if not force:
         for path in paths.values():
             if path.exists():
-                raise UsageError(f"{path}: exists already; choose another folder, or replace it with --force")
+                raise files.FolderExistsError(path, ", or replace it with force=True")
     try:
         files.make_folder(folder)
         for figure in made:

@@ -103,9 +103,7 @@ class Captures:
         runs = pairs(self.plan) if missing is None else missing
         for file in (file for setting, seed in runs for file in self._files(setting, seed)):
             if os.path.lexists(file.final) and not (force and file.final.is_file()):
-                raise UsageError(
-                    f"{file.final}: exists already; choose another folder, or replace it with --force"
-                )
+                raise files.FolderExistsError(file.final, " as pcap")
         with files.provided_folder(folder, "--pcap"):
             yield
 

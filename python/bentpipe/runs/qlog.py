@@ -133,7 +133,7 @@ class Qlogs:
         if not os.path.lexists(final):
             return
         if not force:
-            raise UsageError(f"{final}: exists already; choose another folder, or replace it with --force")
+            raise files.FolderExistsError(final, " as qlog")
         logs = set(final.glob(_FILES)) if final.is_dir() and not final.is_symlink() else set()
         if not final.is_dir() or set(final.iterdir()) != logs:
             raise UsageError(

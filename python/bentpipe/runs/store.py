@@ -361,9 +361,7 @@ def _names(folder: Path) -> set[str]:
 def clear(folder: Path, *, force: bool) -> None:
     """Remove a result or an empty folder, and nothing else; `UsageError` without `force`."""
     if not force:
-        raise files.FolderExistsError(
-            f"{folder}: exists already; choose another folder, or replace it with --force"
-        )
+        raise files.FolderExistsError(folder, " as out")
     if folder.is_symlink() or not folder.is_dir():
         raise UsageError(
             f"{folder}: is not a folder; --force replaces only a Bentpipe result or an empty folder"
