@@ -14,9 +14,10 @@ def by_group(
     `experience` the result of `Result.experience`. A pool has all terminals in it and in the pools inside.
     Columns: `kind` (`terminals` or `pool`), `group`, number of `terminals`, their `goodput` and `throughput`
     together [bit/s], `carrier_share` of the measured time, `byte_share` of all bytes sent (null without any),
-    `drop_rate` (a share), `jain_index` of goodput, `pages` and their mean loading time [s], and, with
-    `experience`, `terminals_bad`: those with a grade that is bad in at least one class, as a share of those
-    with a grade [%].
+    `drop_rate` (dropped packets as a share of those and of the sent ones, although a PEP sends other packets
+    than those dropped ahead of it), `jain_index` of goodput, `pages` and their mean loading time [s], and,
+    with `experience`, `terminals_bad`: those with a grade that is bad in at least one class, as a share of
+    those with a grade [%].
     """
     keys = ["setting", "seed"]
     if experience is not None:
