@@ -55,6 +55,7 @@ PARTS: dict[str, set[str]] = {
 """Folders and modules at the top of the package, and what each may import of the others."""
 LAZY = {
     "bentpipe.lab.server": "imports Tornado and the report's picture",
+    "bentpipe.cli.app": "imported where Ctrl-C is handled",
     "bentpipe.cli.paper_tables": "imports bentpipe.reproduction",
     "bentpipe.evaluation": "imports SciPy",
     "bentpipe.report": "imports Jinja2, and Altair for single charts",

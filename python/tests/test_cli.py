@@ -44,6 +44,14 @@ def test_closed_stream_is_no_defect(tmp_path: Path, closed: str, code: int) -> N
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
+@pytest.mark.parametrize("command", [command_line("list", "aqms"), [sys.executable, "-m", "bentpipe"]])
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(command, env=environment() | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_letters_that_the_output_cannot_encode_are_question_marks(tmp_path: Path) -> None:
     words = command_line("list", "aqms")
     plain, ascii_only = (
