@@ -15,7 +15,7 @@ from patience import PATIENCE
 from preloaded import server
 
 import bentpipe as bp
-from bentpipe.cli import console
+from bentpipe.cli import app, console
 from bentpipe.stats.metrics import metrics_of
 
 QUICK = ["small-gateway", "--duration", "5 s"]
@@ -77,6 +77,23 @@ def test_tables_are_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str
     out.print(table)
     printed = capsys.readouterr().out
     assert all(word in printed for word in words)
+
+
+def test_control_characters_of_a_title_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "Red \\u001b[31mtitle\\u009b32m\\u0007"
+    scenario = bp.load("small-gateway").text.replace("A small gateway, for a first try", text)
+    (tmp_path / "odd.toml").write_text(f'description = "{text}"\n{scenario}')
+    with pytest.raises(SystemExit):
+        app.main(["show", str(tmp_path / "odd.toml")])
+    shown, cell = "Red [31mtitle32m", json.loads(f'"{text}"')
+    console.stdout().print(console.grid(["name"], [[cell]]))
+    console.warn([cell])
+    printed = capsys.readouterr()
+    assert printed.out.count(shown) == 3
+    assert printed.err == f"warning: {shown}\n"
+    assert all(letter == "\n" or letter.isprintable() for letter in printed.out)
 
 
 def test_message_names_the_option_that_was_given(bentpipe: Command) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -66,9 +67,18 @@ _WIDE = 160
 """Width when the output is not a terminal, so that nothing is cut off."""
 _LONGEST = 24
 """Letters of a word in a table that is not broken."""
+_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
 
 
-class _Output(Console):
+class _Console(Console):
+    """A console that leaves out control characters, which titles and descriptions of scenarios may have."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for each in super().render(renderable, options):
+            yield each if each.control else each._replace(text=_CONTROL.sub("", each.text))
+
+
+class _Output(_Console):
     """A console that prints lines which are longer than the terminal's whole."""
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:  # noqa: ANN401
@@ -91,10 +101,10 @@ def stdout() -> Console:
 
 def stderr() -> Console:
     """Return the console for progress and messages."""
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = _Console(stderr=True, highlight=False, markup=False)
     if console.is_terminal:
         return console
-    return Console(stderr=True, highlight=False, markup=False, width=10_000)
+    return _Console(stderr=True, highlight=False, markup=False, width=10_000)
 
 
 def warn(lines: Iterable[str], label: str = "warning") -> None:
