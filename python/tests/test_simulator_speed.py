@@ -1,5 +1,7 @@
 """The page of the simulator's speed, and what it is made from."""
 
+import shutil
+
 import pytest
 
 import simulator_speed as tool
@@ -35,3 +37,9 @@ def test_a_run_counts_the_packets_of_its_warm_up() -> None:
     assert run.simulated == pytest.approx(45)
     assert 0.75 * 45 * 2404 < run.packets < 45 * 2404
     assert 0 < run.seconds < 30
+
+
+@pytest.mark.skipif(shutil.which("ns") is None, reason="ns-2 is not installed")
+def test_the_time_of_ns_2_is_that_between_the_two_ends() -> None:
+    """To set 200 flows up takes ns-2 seconds, and 3 s with up to 2,404 packets each a tenth of one."""
+    assert 0 < tool.Dumbbell("", 200, 20, 60, (1, 4)).run_on_ns2() < 100_000

@@ -1,6 +1,6 @@
-# Flows over one link with RED on ns-2.35, for the speed of the simulators: ns speed.tcl RATE RTT FLOWS END
-# NewReno with windows that are not a limit; prints the packets that the link has sent.
-foreach {rate rtt flows end} $argv break
+# Flows over one link with RED on ns-2.35, for the speed of the simulators: ns speed.tcl RATE RTT FLOWS BEGIN END
+# NewReno with windows that are not a limit; prints the processor time [s] and the packets that the link sent from BEGIN to END.
+foreach {rate rtt flows begin end} $argv break
 set window 10000
 set tcp Newreno
 set buffer 400
@@ -23,8 +23,21 @@ for {set i 0} {$i < $flows} {incr i} {
   session $s $d
 }
 set monitor [$ns monitor-queue $r1 $r2 ""]
+
+# User time of this process [s], which Linux counts in hundredths.
+proc processor_time {} {
+  set file [open /proc/self/stat]
+  set behind_name [lindex [split [read $file] ")"] end]
+  close $file
+  return [expr {[lindex $behind_name 11] / 100.0}]
+}
+
+$ns at $begin {
+  set spent [processor_time]
+  set sent [$monitor set pdepartures_]
+}
 $ns at $end {
-  puts [$monitor set pdepartures_]
+  puts "[expr {[processor_time] - $spent}] [expr {[$monitor set pdepartures_] - $sent}]"
   exit 0
 }
 $ns run
