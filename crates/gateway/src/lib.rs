@@ -37,7 +37,7 @@ pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{ConnectionIndex, FlowControl, PepBuffers, Sharing};
 pub use processing::{Processing, Processor};
-pub use regulator::Regulator;
+pub use regulator::{Regulator, UNLIMITED};
 use service_rate::ServiceRate;
 pub use terminal_meter::{Interval, Intervals, TerminalMeter};
 

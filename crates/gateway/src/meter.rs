@@ -8,7 +8,7 @@ use bentpipe_queue::{Counters, Queue};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
-use crate::{Gateway, GatewayQueue, Regulator};
+use crate::{Gateway, GatewayQueue};
 
 /// Queueing delays above this are recorded as this [ns].
 const MAX_DELAY: u64 = 1_000_000_000_000;
@@ -32,9 +32,8 @@ pub struct Snapshot {
     packet_seconds: f64,
     /// Bytes that arrived at the gateway.
     arrived_bytes: u64,
-    /// Integral of the regulator's rate over time [bits], and true if it has varied.
+    /// Integral of the regulator's rate over time [bits]; 0 without one.
     capacity: f64,
-    has_varied: bool,
 }
 
 /// Packets at one of a gateway's queues.
@@ -75,7 +74,6 @@ impl Snapshot {
             packet_seconds: queue.packet_seconds(now),
             arrived_bytes: 0,
             capacity: 0.0,
-            has_varied: false,
         }
     }
 
@@ -105,7 +103,6 @@ impl Snapshot {
             transmit: QueueCounters::new(gateway.transmit_queue(), transmit_arrived, early_transmit_drops),
             arrived_bytes: gateway.arrived_bytes(),
             capacity: gateway.regulator().map_or(0.0, |regulator| regulator.capacity_until(now)),
-            has_varied: gateway.regulator().is_some_and(Regulator::has_varied),
             ..Self::of_queue(gateway.transmit_queue(), now)
         }
     }
@@ -136,7 +133,6 @@ impl Sum for Snapshot {
             all.packet_seconds += snapshot.packet_seconds;
             all.arrived_bytes += snapshot.arrived_bytes;
             all.capacity += snapshot.capacity;
-            all.has_varied |= snapshot.has_varied;
         }
         all
     }
@@ -193,7 +189,7 @@ pub struct Summary {
     pub sent_packets: u64,
     /// Bytes sent over the link.
     pub sent_bytes: u64,
-    /// Share of a carrier's time, or of a rate that varies, that was used; NaN of a constant rate.
+    /// Share used of what a regulator could release, of a carrier's time, or of a link's capacity that varies; NaN elsewhere.
     pub used_share: f64,
     /// Mean backlog over time [packets].
     pub queue_time_average: f64,
@@ -426,7 +422,7 @@ impl Meter {
             transmit: end.transmit.since(begin.transmit),
             sent_packets: end.sent_packets - begin.sent_packets,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
-            used_share: if end.has_varied {
+            used_share: if end.capacity > begin.capacity {
                 8.0 * (end.sent_bytes - begin.sent_bytes) as f64 / (end.capacity - begin.capacity)
             } else {
                 f64::NAN
@@ -568,7 +564,6 @@ mod tests {
             packet_seconds: 21.0 * k as f64,
             arrived_bytes: 22 * k,
             capacity: 23.0 * k as f64,
-            has_varied: true,
         }
     }
 

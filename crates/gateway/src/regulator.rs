@@ -5,6 +5,9 @@ use bentpipe_units::{Duration, Instant, Rate};
 /// Credit for one byte [bit/s ns]; in this unit no rate and no tick causes a rounding error.
 const BYTE: i64 = 8_000_000_000;
 
+/// Rate of a link that has none: what it could send is not known.
+pub const UNLIMITED: Rate = Rate::from_bps(100_000_000_000);
+
 /// Releases packets at a rate: at regular ticks, a burst of the credit of each tick, or one by one.
 ///
 /// Each tick pays for charged bytes, whether or not packets wait; only the credit that it then has left releases packets. Credit
@@ -26,8 +29,8 @@ pub struct Regulator {
     /// One by one: when the transmission of the last packet ends.
     free_at: Instant,
     wake_at: Option<Instant>,
-    /// Time of the last change of the rate, and the integral of the rate until then [bits]; `None` if it never changed.
-    changed: Option<(Instant, f64)>,
+    /// Time of the last change of the rate, and the integral of the rate until then [bits].
+    changed: (Instant, f64),
 }
 
 impl Regulator {
@@ -43,27 +46,22 @@ impl Regulator {
             sent: false,
             free_at: Instant::ZERO,
             wake_at: None,
-            changed: None,
+            changed: (Instant::ZERO, 0.0),
         }
     }
 
-    /// Integral of the rate over time until `now` [bits].
+    /// Integral of the rate over time until `now` [bits]; of [`UNLIMITED`] rates infinite or NaN.
     #[must_use]
     pub fn capacity_until(&self, now: Instant) -> f64 {
-        let (changed, bits) = self.changed.unwrap_or_default();
-        bits + self.rate.as_bps() as f64 * (now - changed).as_secs_f64()
-    }
-
-    /// True if the rate has been set since the beginning.
-    #[must_use]
-    pub fn has_varied(&self) -> bool {
-        self.changed.is_some()
+        let (changed, bits) = self.changed;
+        let rate = if self.rate == UNLIMITED { f64::INFINITY } else { self.rate.as_bps() as f64 };
+        bits + rate * (now - changed).as_secs_f64()
     }
 
     /// Sets the rate from `now` on. At rate zero nothing is released until the next call.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.pay(now);
-        self.changed = Some((now, self.capacity_until(now)));
+        self.changed = (now, self.capacity_until(now));
         self.rate = rate;
         if rate.as_bps() == 0 {
             self.wake_at = None;
@@ -229,11 +227,11 @@ mod tests {
     fn the_capacity_is_the_integral_of_the_rate() {
         let rate = |mbps: u64| Rate::from_bps(mbps * MBPS);
         let mut regulator = Regulator::new(rate(8), Duration::ZERO);
-        assert!(!regulator.has_varied());
         regulator.set_rate(rate(0), at(1_000_000));
         regulator.set_rate(rate(4), at(3_000_000));
-        assert!(regulator.has_varied());
         assert_eq!(regulator.capacity_until(at(5_000_000)), 16e6);
+        regulator.set_rate(UNLIMITED, at(5_000_000));
+        assert!(!regulator.capacity_until(at(6_000_000)).is_finite());
     }
 
     /// 20 Mbit/s in 5 ms are 12 500 bytes: eight packets of 1391 bytes (11 128); the remaining 1372 and the next tick's

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Carrier, Event, Gateway, GatewayQueue, InFlight, Snapshot, Turn};
+use bentpipe_gateway::{Carrier, Event, Gateway, GatewayQueue, InFlight, Snapshot, Turn, UNLIMITED};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_queue::{Counters, Packet, Queue};
@@ -20,8 +20,6 @@ use crate::sys::clock::catch_up;
 pub const CATCH_UP: Duration = Duration::from_millis(15);
 /// Shortest time between two wake-ups for the gateway alone; what falls due in between is handled together.
 const MERGE: Duration = Duration::from_micros(500);
-/// Rate of a direction without a limit.
-const UNLIMITED: Rate = Rate::from_bps(100_000_000_000);
 /// Unused packet buffers that are kept.
 const MOST_SPARE: usize = 4096;
 
