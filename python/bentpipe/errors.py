@@ -1,5 +1,7 @@
 """Exceptions of the package, by who can correct the mistake."""
 
+from pathlib import Path
+
 from bentpipe._core import AlgorithmError, Cancelled, ScenarioError, SimulationError
 
 __all__ = [
@@ -7,6 +9,7 @@ __all__ = [
     "BentpipeError",
     "Cancelled",
     "ClusterError",
+    "FolderExistsError",
     "LiveError",
     "ModelError",
     "ResultError",
@@ -22,6 +25,14 @@ class BentpipeError(Exception):
 
 class UsageError(BentpipeError):
     """An argument is wrong: a setting, a number of runs, a folder to write to."""
+
+
+class FolderExistsError(UsageError):
+    """The folder of a new result exists already. Commands have --force; callers in Python read `advice`."""
+
+    def __init__(self, path: Path, advice: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: exists already; choose another folder{advice}")
 
 
 class ClusterError(BentpipeError):

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bentpipe.errors import ResultError, UsageError
+from bentpipe.errors import FolderExistsError, ResultError, UsageError
 
 __all__ = [
     "PARTIAL",
     "SUMS",
-    "FolderExistsError",
     "check",
     "digest",
     "is_empty",
@@ -51,14 +50,6 @@ SUMS = "SHA256SUMS"
 """File with the SHA-256 of the files beside it, as `sha256sum` writes and checks it."""
 _SEAL = "checksum"
 """Key of a JSON document with the SHA-256 of the rest."""
-
-
-class FolderExistsError(UsageError):
-    """The folder of a new result exists already. Commands have --force; callers in Python read `advice`."""
-
-    def __init__(self, path: Path, advice: str = "") -> None:
-        self.path = path
-        super().__init__(f"{path}: exists already; choose another folder{advice}")
 
 
 def lock(folder: Path) -> int:

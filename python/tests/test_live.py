@@ -473,6 +473,7 @@ SUMMARY = {
     "transmit_drops": 2,
     "sent_packets": 93,
     "sent_bytes": 139_500,
+    "used_share": 0.93,
     "queue_time_average": 2.5,
     "queue_delay_mean": 0.1,
     "queue_delay_p50": 0.09,

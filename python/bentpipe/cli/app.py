@@ -19,8 +19,7 @@ import click
 
 from bentpipe import _core
 from bentpipe.cli.exits import Failed, Interrupted
-from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
-from bentpipe.files import FolderExistsError
+from bentpipe.errors import AlgorithmError, BentpipeError, FolderExistsError, ScenarioError, UsageError
 
 __all__ = ["cli", "main"]
 

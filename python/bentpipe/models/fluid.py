@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from bentpipe import _core, files, pages
-from bentpipe.errors import ModelError, ResultError, UsageError
+from bentpipe.errors import FolderExistsError, ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs import python_aqm
 from bentpipe.runs.former_names import current_printed, current_table
@@ -142,7 +142,7 @@ def check_room(folder: Path, *, force: bool) -> bool:
     if not os.path.lexists(folder):
         return False
     if not force:
-        raise files.FolderExistsError(folder, ", or replace it with force=True")
+        raise FolderExistsError(folder, ", or replace it with force=True")
     if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
         raise UsageError(f"{folder}: is not a model's result; allowed: such a result, or a new folder")
     return True

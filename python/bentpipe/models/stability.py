@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files
-from bentpipe.errors import ModelError, UsageError
+from bentpipe.errors import FolderExistsError, ModelError, UsageError
 from bentpipe.format import with_unit
 from bentpipe.models.oscillation import keys_of, simulated
 from bentpipe.runs.experiment import cores
@@ -290,7 +290,7 @@ def open_folder(folder: Path, *, force: bool) -> None:
     """
     if os.path.lexists(folder):
         if not force:
-            raise files.FolderExistsError(folder, ", or replace it with force=True")
+            raise FolderExistsError(folder, ", or replace it with force=True")
         if not _is_replaceable(folder):
             raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
     try:

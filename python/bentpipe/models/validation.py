@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from bentpipe import _core, files, pages
-from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
+from bentpipe.errors import (
+    AlgorithmError,
+    FolderExistsError,
+    ModelError,
+    ResultError,
+    ScenarioError,
+    UsageError,
+)
 from bentpipe.format import plural
 from bentpipe.models import markov_result
 from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, quantities
@@ -302,7 +309,7 @@ def start(
             folder.mkdir(parents=True)
             files.write_json(folder / MANIFEST, _manifest(plan, "incomplete", live=live is not None))
         except FileExistsError:
-            raise files.FolderExistsError(folder) from None
+            raise FolderExistsError(folder) from None
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
         into = Store.create(folder / SIMULATION, plan)
@@ -423,7 +430,7 @@ def _read_manifest(folder: Path) -> None:
 
 def _clear(folder: Path, *, force: bool) -> None:
     if not force:
-        raise files.FolderExistsError(folder, " as out")
+        raise FolderExistsError(folder, " as out")
     allowed = "--force replaces only a validation or an empty folder"
     if folder.is_symlink() or not folder.is_dir():
         raise UsageError(f"{folder}: is not a folder; {allowed}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe import files
-from bentpipe.errors import UsageError
+from bentpipe.errors import FolderExistsError, UsageError
 from bentpipe.format import (
     brief,
     clock,
@@ -219,7 +219,7 @@ def write_pictures(
     if not force:
         for path in paths.values():
             if path.exists():
-                raise files.FolderExistsError(path, ", or replace it with force=True")
+                raise FolderExistsError(path, ", or replace it with force=True")
     try:
         files.make_folder(folder)
         for figure in made:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bentpipe import _core, files
-from bentpipe.errors import UsageError
+from bentpipe.errors import FolderExistsError, UsageError
 from bentpipe.runs.plan import Plan, Setting, check_watch, slug
 from bentpipe.runs.store import pairs
 
@@ -103,7 +103,7 @@ class Captures:
         runs = pairs(self.plan) if missing is None else missing
         for file in (file for setting, seed in runs for file in self._files(setting, seed)):
             if os.path.lexists(file.final) and not (force and file.final.is_file()):
-                raise files.FolderExistsError(file.final, " as pcap")
+                raise FolderExistsError(file.final, " as pcap")
         with files.provided_folder(folder, "--pcap"):
             yield
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bentpipe import _core, files
-from bentpipe.errors import UsageError
+from bentpipe.errors import FolderExistsError, UsageError
 from bentpipe.format import plural
 from bentpipe.runs.plan import Plan, Setting, check_watch
 from bentpipe.runs.store import pairs
@@ -133,7 +133,7 @@ class Qlogs:
         if not os.path.lexists(final):
             return
         if not force:
-            raise files.FolderExistsError(final, " as qlog")
+            raise FolderExistsError(final, " as qlog")
         logs = set(final.glob(_FILES)) if final.is_dir() and not final.is_symlink() else set()
         if not final.is_dir() or set(final.iterdir()) != logs:
             raise UsageError(

@@ -25,7 +25,7 @@ import polars as pl
 
 from bentpipe import _core, files, qoe, stats
 from bentpipe import format as formatting
-from bentpipe.errors import ResultError, UsageError
+from bentpipe.errors import FolderExistsError, ResultError, UsageError
 from bentpipe.runs.former_names import current_printed
 from bentpipe.runs.plan import Plan, Setting
 from bentpipe.tables import parquet
@@ -361,7 +361,7 @@ def _names(folder: Path) -> set[str]:
 def clear(folder: Path, *, force: bool) -> None:
     """Remove a result or an empty folder, and nothing else; `UsageError` without `force`."""
     if not force:
-        raise files.FolderExistsError(folder, " as out")
+        raise FolderExistsError(folder, " as out")
     if folder.is_symlink() or not folder.is_dir():
         raise UsageError(
             f"{folder}: is not a folder; --force replaces only a Bentpipe result or an empty folder"
@@ -603,6 +603,6 @@ def made_folder(out: Path | None, name: str, make: Callable[[Path], T]) -> tuple
         folder = out if out is not None else default_folder(name)
         try:
             return folder, make(folder)
-        except files.FolderExistsError:
+        except FolderExistsError:
             if out is not None or not os.path.lexists(folder):
                 raise
