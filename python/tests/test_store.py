@@ -1,5 +1,6 @@
 import concurrent.futures
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -55,6 +56,27 @@ def test_discarded_folder_stays_with_the_files_of_the_user(plan: Plan, tmp_path:
     store.discard()
     assert not (tmp_path / "out").exists()
     store.close()
+
+
+def test_durations_are_written_together_if_writing_takes_long_and_all_at_the_end(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr("time.monotonic", lambda: float(next(ticks)))
+    written, into = tmp_path / "out" / "manifest.json", Store.create(tmp_path / "out", plan)
+
+    def noted() -> int:
+        return len(json.loads(written.read_text())["runs"])
+
+    counts = []
+    for setting, seed in store.pairs(plan):
+        into.note(setting, seed, 1.0, 1.0)
+        counts.append(noted())
+    # The first writing takes a second of the clock, and the next may begin ten later.
+    assert counts == [1] * len(counts)
+    assert len(counts) > 1
+    into.close()
+    assert noted() == len(counts)
 
 
 def test_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ A run's folder is renamed into place when all its files are on the disk; the man
 folder is locked while it is written, and the lock ends with the process.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -14,7 +15,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -89,6 +89,8 @@ _SHAPE = {
     "runs": [{"setting": str, "seed": int}],
 }
 """Keys of a manifest that readers rely on."""
+_REST = 10
+"""Time between two writings of a manifest, for the time that one takes."""
 _LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2")
 
 
@@ -153,6 +155,8 @@ class Store:
         self.plan = plan
         self._manifest = manifest
         self._lock = lock
+        self._next_write = 0.0
+        self._is_written = True
 
     @classmethod
     def create(
@@ -250,7 +254,8 @@ class Store:
     ) -> None:
         """Record the duration of a finished run in the manifest; from one thread only.
 
-        `live` is the data of a live run beside its tables.
+        `live` is the data of a live run beside its tables. With many settings, for which writing the manifest
+        takes longer, durations are written together.
         """
         entry: dict[str, Any] = {
             "setting": setting.name,
@@ -264,7 +269,12 @@ class Store:
             run for run in self._manifest["runs"] if (run["setting"], run["seed"]) != (setting.name, seed)
         ]
         self._manifest["runs"] = [*others, entry]
-        self._write_manifest()
+        self._is_written = False
+        begin = time.monotonic()
+        if begin >= self._next_write:
+            self._write_manifest()
+            end = time.monotonic()
+            self._next_write = end + _REST * (end - begin)
 
     def finish(
         self, metrics: pl.DataFrame, comparison: list[dict[str, Any]], warmup: list[dict[str, Any]]
@@ -290,7 +300,10 @@ class Store:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Release the lock."""
+        """Write the durations that are not written yet, unless that fails, and release the lock."""
+        if not self._is_written:
+            with contextlib.suppress(OSError):
+                self._write_manifest()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -299,6 +312,7 @@ class Store:
         order = {(s.name, seed): n for n, (s, seed) in enumerate(pairs(self.plan))}
         self._manifest["runs"].sort(key=lambda run: order[run["setting"], run["seed"]])
         files.write_json(self.folder / MANIFEST, files.sealed(self._manifest))
+        self._is_written = True
 
 
 def pairs(plan: Plan) -> Iterator[tuple[Setting, int]]:
@@ -388,7 +402,7 @@ def clear(folder: Path, *, force: bool) -> None:
         raise UsageError(f"{folder}: cannot be replaced: {error.strerror}") from None
 
 
-@contextmanager
+@contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
     handle = files.lock(folder)
     try:
