@@ -17,7 +17,7 @@ from bentpipe.advice.rules import Candidate
 from bentpipe.cli.app import cli
 from bentpipe.cli.console import folded
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.report.advice import advice_page
+from bentpipe.report.advice import advice_page, beside_headline
 
 SHORT = {"run.duration": "5 s", "run.warmup": "2 s"}
 AQMS = ["blue", "fq_codel"]
@@ -130,6 +130,12 @@ def test_warmup_is_checked_on_a_run_of_the_same_duration_and_seed(tmp_path: Path
         found = _present(plan, tmp_path / "present")
         assert (f"{found.manifest['scenario']['duration']:g} s", found.seeds) == (duration, [seed])
     assert _present(plan, tmp_path / "present").manifest == found.manifest
+
+
+def test_page_has_a_sentence_that_stands_before_the_headline() -> None:
+    nobody, other = "No candidate serves web well: red serves it best.", "It misses throughput >= 9."
+    answer = [nobody, "Use red with its defaults. Against pie, the current setting: less.", other]
+    assert beside_headline({"headline": ["Use red with its defaults"], "answer": answer}) == [nobody, other]
 
 
 def test_page_is_complete_and_needs_no_network(advice: bp.Advice) -> None:

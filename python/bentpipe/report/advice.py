@@ -11,7 +11,16 @@ from bentpipe.stats.metrics import named_metric
 from bentpipe.stats.objectives import Limit
 from bentpipe.tuning.holdout import RESAMPLES
 
-__all__ = ["advice_page", "candidate_rows", "change_rows", "done", "legend", "score_names", "split_heads"]
+__all__ = [
+    "advice_page",
+    "beside_headline",
+    "candidate_rows",
+    "change_rows",
+    "done",
+    "legend",
+    "score_names",
+    "split_heads",
+]
 
 _ROLES = {"tuned": "", "as it is": "defaults", "present": "current", "reference": "no AQM"}
 
@@ -27,7 +36,7 @@ def advice_page(found: Mapping[str, Any]) -> str:
         kicker=f"Bentpipe {found['core']['version']} · {scenario['name']} · {found['finished'][:10]}",
         verdict=[f"{words['headline'][0]}."],
         description=[
-            *(words["answer"][1:] if found["changes"] else words["answer"]),
+            *(beside_headline(words) if found["changes"] else words["answer"]),
             *words.get("reason", []),
         ],
         changes=change_rows(found),
@@ -47,6 +56,11 @@ def advice_page(found: Mapping[str, Any]) -> str:
         command=found["paste"]["command"],
         done=done(found),
     )
+
+
+def beside_headline(words: Mapping[str, list[str]]) -> list[str]:
+    """Return the sentences of the answer without the one that begins with the headline."""
+    return [each for each in words["answer"] if not each.startswith(words["headline"][0])]
 
 
 def metric_heads(found: Mapping[str, Any]) -> list[dict[str, str]]:

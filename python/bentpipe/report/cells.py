@@ -10,7 +10,7 @@ from bentpipe.format import as_printed, brief, clock, difference, measured, plur
 from bentpipe.models.fluid import ModelResult
 from bentpipe.models.markov_result import Solution
 from bentpipe.models.validation import Validation
-from bentpipe.report.advice import candidate_rows, metric_heads
+from bentpipe.report.advice import beside_headline, candidate_rows, metric_heads
 from bentpipe.report.pages import environment
 from bentpipe.report.picture import picture
 from bentpipe.runs.result import Result
@@ -288,7 +288,7 @@ def advice_cell(found: Mapping[str, Any]) -> str:
         f"Advice: {found['scenario']['title'] or found['scenario']['name']}",
         [found["scenario"]["name"], f"{plural(len(found['seeds']['fresh']), 'fresh seed')}"],
         [table],
-        sentences=[words["headline"][0], *words["answer"][1:]],
+        sentences=[words["headline"][0], *beside_headline(words)],
         warnings=words["warnings"],
         code=found["paste"]["toml"],
     )
